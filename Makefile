@@ -1,0 +1,84 @@
+# make help lists the targets.
+
+GO     ?= go
+LINT   := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+# The benchmarks of the whole system are a module of their own.
+MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod))
+
+# How long each fuzz target runs, for example FUZZTIME=1m. Empty: ten minutes, shared by all of them.
+FUZZTIME ?=
+# Which of them run: a regular expression.
+FUZZ ?= .
+# Which benchmarks run: a regular expression.
+BENCH ?= .
+
+CHECKS   := fmt-check vet lint archtest race
+CI_STEPS := test $(CHECKS) generate-check examples fuzz-short bench-once
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: ## the short loop: go test ./...
+	$(GO) test ./...
+
+.PHONY: check
+check: $(CHECKS) ## format, vet, lint, archtest and race tests, as CI runs them
+
+.PHONY: fmt
+fmt: ## format the code (gofumpt, gci)
+	@set -e; for m in $(MODULES); do (cd $$m && $(LINT) fmt -c $(CURDIR)/.golangci.yml); done
+
+.PHONY: fmt-check
+fmt-check: ## fail on code that is not formatted
+	@set -e; for m in $(MODULES); do (cd $$m && $(LINT) fmt --diff -c $(CURDIR)/.golangci.yml); done
+
+.PHONY: vet
+vet: ## go vet
+	@set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./...); done
+
+.PHONY: lint
+lint: ## golangci-lint
+	@set -e; for m in $(MODULES); do (cd $$m && $(LINT) run -c $(CURDIR)/.golangci.yml ./...); done
+
+.PHONY: archtest
+archtest: ## the import table and the length of files
+	$(GO) test ./internal/archtest
+
+.PHONY: race
+race: ## the tests under the race detector
+	$(GO) test -race ./...
+
+.PHONY: generate
+generate: ## go generate ./...
+	$(GO) generate ./...
+
+.PHONY: generate-check
+generate-check: ## fail if go generate changes anything
+	@GO="$(GO)" ./scripts/generate-check.sh
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME (default: ten minutes in all); FUZZ=regexp chooses
+	@GO="$(GO)" ./scripts/fuzz.sh "$(FUZZTIME)" "$(FUZZ)"
+
+.PHONY: fuzz-short
+fuzz-short: ## each fuzz target for a few seconds
+	@GO="$(GO)" ./scripts/fuzz.sh "$(or $(FUZZTIME),3s)" "$(FUZZ)"
+
+.PHONY: bench
+bench: ## all benchmarks, and the programs of bench/; BENCH=regexp chooses
+	@GO="$(GO)" ./scripts/bench.sh full "$(BENCH)"
+
+.PHONY: bench-once
+bench-once: ## one pass of each benchmark, to see that they work
+	@GO="$(GO)" ./scripts/bench.sh once "$(BENCH)"
+
+.PHONY: examples
+examples: ## build every program under examples/ and run it with -once
+	@GO="$(GO)" ./scripts/examples.sh
+
+.PHONY: ci-steps
+ci-steps:
+	@echo $(CI_STEPS)
