@@ -1,0 +1,240 @@
+package store
+
+import "slices"
+
+// Apply applies the entry at index, which must be the one after the last applied
+// (entries without commands may be skipped, see [State.Advance]), and returns one
+// result per command and the events in order. An entry that was applied already
+// changes nothing and returns nil. Byte slices of b are not kept.
+//
+// The returned events are valid until the next call.
+func (s *State) Apply(index, term uint64, b *Batch) ([]Result, []Event) {
+	if index <= s.meta.Index {
+		return nil, nil
+	}
+	s.meta.Index, s.meta.Term = index, term
+	s.meta.Wall = b.Wall
+	s.meta.Elapsed = max(s.meta.Elapsed, b.Elapsed)
+	clear(s.events)
+	s.events = s.events[:0]
+	results := make([]Result, len(b.Commands))
+	for i := range b.Commands {
+		results[i] = s.once(&b.Commands[i])
+	}
+	if len(s.events) > 0 {
+		s.dirty.Events = append(s.dirty.Events, PackedEvents{index, packEvents(b.Wall, s.events)})
+	}
+	return results, s.events
+}
+
+// Advance moves the position over an entry that holds no batch.
+func (s *State) Advance(index, term uint64) {
+	if index > s.meta.Index {
+		s.meta.Index, s.meta.Term = index, term
+	}
+}
+
+// once applies a command unless its session has had it applied before.
+func (s *State) once(c *Command) Result {
+	if c.Session == 0 || c.Seq == 0 {
+		return s.apply(c)
+	}
+	ses := s.sessions[c.Session]
+	if ses == nil || ses.Ended {
+		return Result{Code: CodeSessionGone}
+	}
+	if kept, ok := ses.results[c.Seq]; ok {
+		return kept
+	}
+	if c.Seq < ses.Acked {
+		return Result{Code: CodeRepeated}
+	}
+	ses.Seen = s.meta.Elapsed
+	if c.Ack > ses.Acked {
+		ses.acknowledge(c.Ack)
+	}
+	res := s.apply(c)
+	ses.results[c.Seq] = res
+	s.dirtySessions[c.Session] = struct{}{}
+	return res
+}
+
+// acknowledge drops the results below ack.
+func (ses *session) acknowledge(ack uint64) {
+	if ack-ses.Acked <= uint64(len(ses.results)) {
+		for seq := ses.Acked; seq < ack; seq++ {
+			delete(ses.results, seq)
+		}
+	} else {
+		for seq := range ses.results { // order is not seen: each is judged alone
+			if seq < ack {
+				delete(ses.results, seq)
+			}
+		}
+	}
+	ses.Acked = ack
+}
+
+func (s *State) apply(c *Command) Result {
+	switch c.Kind {
+	case KindEnqueue:
+		return s.applyEnqueue(c.Enqueue)
+	case KindLease:
+		return s.applyLease(c.Lease)
+	case KindComplete:
+		return s.applyComplete(c.Complete)
+	case KindEndLease:
+		return s.applyEndLease(c.EndLease)
+	case KindCheckpoint:
+		return s.applyCheckpoint(c.Checkpoint)
+	case KindCancel:
+		return s.applyCancel(c.Run)
+	case KindRetryNow:
+		return s.applyRetryNow(c.Run)
+	case KindExpire:
+		return s.applyExpire(c.Expire)
+	case KindPutSchedule:
+		return s.applyPutSchedule(c.Schedule)
+	case KindPauseSchedule:
+		return s.applyPauseSchedule(c.Pause)
+	case KindDeleteSchedule:
+		return s.applyDeleteSchedule(c.Delete)
+	case KindTick:
+		return s.applyTick(c.Tick)
+	case KindRearm:
+		return s.applyRearm(c.Rearm)
+	case KindPutQueue:
+		return s.applyPutQueue(c.Queue)
+	case KindOpenSession:
+		return s.applyOpenSession(c.Open)
+	case KindEndSession:
+		return s.applyEndSession(c.End)
+	case KindPrune:
+		return s.applyPrune(c.Prune)
+	}
+	panic("store: command that DecodeBatch should have refused")
+}
+
+func (s *State) emit(e Event) { s.events = append(s.events, e) }
+
+// replace publishes n as the new version of the live run r (nil for a new run).
+func (s *State) replace(r, n *Run) {
+	if r != nil {
+		s.count(r, -1)
+	} else {
+		n.window = s.window
+	}
+	s.count(n, +1)
+	s.runs[n.ID] = n
+	s.dirty.Runs[n.ID] = n
+}
+
+func (s *State) applyPutQueue(q *Queue) Result {
+	if q.Name == "" {
+		return Result{Code: CodeInvalid, Text: "queue name is empty"}
+	}
+	have := s.queue(q.Name)
+	if have.Queue == *q {
+		return Result{}
+	}
+	have.Queue = *q
+	rec := *q
+	s.dirty.Queues[q.Name] = &rec
+	s.emit(Event{Kind: EventQueueSet, Queue: &rec})
+	return Result{}
+}
+
+func (s *State) applyOpenSession(o *OpenSession) Result {
+	for id, ses := range s.sessions { // order is not seen: each is set alike
+		if ses.Node == o.Node && !ses.Ended {
+			ses.Ended = true
+			s.dirtySessions[id] = struct{}{}
+		}
+	}
+	s.meta.Session++
+	id := s.meta.Session
+	s.sessions[id] = &session{
+		Session: Session{ID: id, Node: o.Node, Opened: s.meta.Elapsed, Seen: s.meta.Elapsed},
+		results: make(map[uint64]Result),
+	}
+	s.dirtySessions[id] = struct{}{}
+	for _, name := range o.Tasks {
+		if _, known := s.tasks[name]; !known {
+			s.tasks[name] = struct{}{}
+			s.dirty.Tasks = append(s.dirty.Tasks, name)
+		}
+	}
+	s.emit(Event{Kind: EventSessionOpened, Session: id})
+	return Result{N: id}
+}
+
+func (s *State) applyEndSession(e *EndSession) Result {
+	if s.sessions[e.ID] == nil {
+		return Result{Code: CodeNotFound}
+	}
+	delete(s.sessions, e.ID)
+	s.dirtySessions[e.ID] = struct{}{}
+	s.emit(Event{Kind: EventSessionEnded, Session: e.ID})
+	return Result{}
+}
+
+func (s *State) applyPrune(p *Prune) Result {
+	for _, key := range p.Segments {
+		if s.segments[key] == nil {
+			continue
+		}
+		delete(s.segments, key)
+		delete(s.dirtySegments, key)
+		s.dirty.Segments[key] = nil
+		s.forgetUnflushed(key)
+	}
+	for key, u := range s.uniques { // order is not seen: each is judged alone
+		if u.Until <= s.meta.Elapsed && s.runs[u.Holder] == nil {
+			delete(s.uniques, key)
+			s.dirty.Uniques[key] = nil
+		}
+	}
+	if len(p.Segments) > 0 {
+		s.emit(Event{Kind: EventPruned})
+	}
+	return Result{}
+}
+
+// forgetUnflushed takes the rows of a dropped segment out of the flush that is
+// being gathered, so that the flush does not bring the segment back.
+func (s *State) forgetUnflushed(key SegmentKey) {
+	for id, row := range s.dirty.Final {
+		if row.Segment != key {
+			continue
+		}
+		if row.WasLive {
+			s.dirty.Runs[id] = nil // the live row still has to go
+		} else {
+			delete(s.dirty.Runs, id)
+		}
+		delete(s.dirty.Final, id)
+	}
+	s.dirty.Ticks = slices.DeleteFunc(s.dirty.Ticks, func(t TickRow) bool { return t.Segment == key })
+}
+
+// addRow accounts for a row of the history and returns the segment it goes to.
+func (s *State) addRow(kind SegmentKind, time uint32, bytes int64) SegmentKey {
+	at := segmentTime{kind, time}
+	part := s.parts[at]
+	seg := s.segments[SegmentKey{kind, time, part}]
+	if seg != nil && seg.Rows >= SegmentRows {
+		part++
+		s.parts[at] = part
+		seg = nil
+	}
+	key := SegmentKey{kind, time, part}
+	if seg == nil {
+		seg = &Segment{Kind: kind, Time: time, Part: part}
+		s.segments[key] = seg
+	}
+	seg.Rows++
+	seg.Bytes += bytes
+	seg.Last = s.meta.Elapsed
+	s.dirtySegments[key] = struct{}{}
+	return key
+}

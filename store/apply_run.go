@@ -1,0 +1,218 @@
+package store
+
+import "slices"
+
+func (s *State) applyEnqueue(e *Enqueue) Result {
+	specs := make([]*Spec, len(e.Specs))
+	for i, raw := range e.Specs {
+		spec, err := s.specs.Intern(raw)
+		if err != nil {
+			return Result{Code: CodeInvalid, Text: err.Error()}
+		}
+		if !s.KnownTask(spec.Task) {
+			return Result{Code: CodeUnknownTask, Text: spec.Task}
+		}
+		specs[i] = spec
+	}
+	mark := len(s.events)
+	for i := range e.Runs {
+		n := &e.Runs[i]
+		res := Result{Code: CodeInvalid, Run: n.ID, Text: "no such spec"}
+		if int(n.Spec) < len(specs) {
+			res = s.enqueue(n, specs[n.Spec])
+		}
+		if res.Code != OK {
+			s.undoEnqueue(e.Runs[:i])
+			s.events = s.events[:mark]
+			return res
+		}
+	}
+	return Result{}
+}
+
+func (s *State) enqueue(n *NewRun, spec *Spec) Result {
+	if !n.ID.Valid() {
+		return Result{Code: CodeInvalid, Run: n.ID, Text: "run ID is not a UUIDv7"}
+	}
+	if s.Run(n.ID) != nil {
+		return Result{Code: CodeConflict, Run: n.ID}
+	}
+	r := &Run{
+		ID: n.ID, Spec: spec, Input: slices.Clone(n.Input),
+		Clock: n.Clock, Due: n.Due, Created: s.meta.Wall,
+	}
+	if n.Clock == Elapsed {
+		r.Due = s.meta.Elapsed + max(n.Due, 0)
+	}
+	if n.Unique != "" || len(n.Meta) > 0 || n.Trace != "" || spec.ExpireAfter > 0 {
+		r.More = &RunMore{Unique: n.Unique, Meta: n.Meta, Trace: n.Trace}
+		if spec.ExpireAfter > 0 {
+			r.More.ExpireAt = s.meta.Elapsed + spec.ExpireAfter
+		}
+	}
+	if n.Unique != "" {
+		if holder, held := s.UniqueHolder(spec.Task, n.Unique, s.meta.Elapsed); held {
+			return Result{Code: CodeUnique, Run: holder, Text: n.Unique}
+		}
+		s.holdUnique(r)
+	}
+	s.replace(nil, r)
+	s.emit(Event{Kind: EventEnqueued, Run: r})
+	return Result{}
+}
+
+// undoEnqueue takes back runs that the same command has just added.
+func (s *State) undoEnqueue(added []NewRun) {
+	for i := range added {
+		r := s.runs[added[i].ID]
+		s.count(r, -1)
+		delete(s.runs, r.ID)
+		delete(s.dirty.Runs, r.ID)
+		if r.More != nil && r.More.Unique != "" {
+			delete(s.uniques, uniqueKey(r.Spec.Task, r.More.Unique))
+		}
+	}
+}
+
+// holdUnique gives r, not yet published, its unique key.
+func (s *State) holdUnique(r *Run) {
+	key := uniqueKey(r.Spec.Task, r.More.Unique)
+	if r.Spec.UniqueFor > 0 && r.More.UniqueUntil == 0 {
+		r.More.UniqueUntil = s.meta.Elapsed + r.Spec.UniqueFor
+	}
+	if old := s.uniques[key]; old != nil {
+		s.dirty.Uniques[key] = nil // a row of an earlier holder, if there was one
+	}
+	s.uniques[key] = &Unique{Key: key, Holder: r.ID, Until: r.More.UniqueUntil}
+}
+
+// releaseUnique frees the key of a run that ends, unless it is to be held on.
+func (s *State) releaseUnique(r *Run) {
+	if r.More == nil || r.More.Unique == "" {
+		return
+	}
+	key := uniqueKey(r.Spec.Task, r.More.Unique)
+	if u := s.uniques[key]; u == nil || u.Holder != r.ID {
+		return
+	}
+	if r.More.UniqueUntil > s.meta.Elapsed {
+		s.dirty.Uniques[key] = s.uniques[key]
+		return
+	}
+	delete(s.uniques, key)
+}
+
+// finish ends the live run r as n, whose state is final.
+func (s *State) finish(r, n *Run, outcome Outcome) {
+	n.Finished = s.meta.Wall
+	s.count(r, -1)
+	delete(s.runs, r.ID)
+	s.releaseUnique(r)
+	seg := s.addRow(RunSegment, uint32(r.ID.millis()/3_600_000), n.weight())
+	s.dirty.Runs[n.ID] = n
+	s.dirty.Final[n.ID] = FinalRow{Segment: seg, WasLive: r.window != s.window}
+	if m := n.More; m != nil && m.Schedule != "" {
+		s.dropLive(m.Schedule, n.ID)
+	}
+	ev := Event{Kind: EventFinished, Run: n, Outcome: outcome}
+	if r.State == Running {
+		ev.Session, ev.Fence = r.Session, r.Fence
+	}
+	s.emit(ev)
+}
+
+func (s *State) applyCancel(c *RunCommand) Result {
+	r := s.runs[c.ID]
+	if r == nil {
+		if last := s.Run(c.ID); last != nil {
+			return Result{Code: CodeFinal, Run: c.ID, N: uint64(last.State)}
+		}
+		return Result{Code: CodeNotFound, Run: c.ID}
+	}
+	n := *r
+	n.State = Canceled
+	n.More = r.more()
+	n.More.Error = "canceled"
+	s.finish(r, &n, OutcomeCanceled)
+	// N tells whether a worker holds it: its handler may have started.
+	if r.State == Running {
+		return Result{N: r.Session}
+	}
+	return Result{}
+}
+
+func (s *State) applyExpire(e *Expire) Result {
+	for _, id := range e.Runs {
+		r := s.runs[id]
+		if r == nil || r.State != Scheduled || r.More == nil || r.Attempt > 0 ||
+			r.More.ExpireAt == 0 || r.More.ExpireAt > s.meta.Elapsed {
+			continue
+		}
+		n := *r
+		n.State = Expired
+		n.More = r.more()
+		n.More.Error = "expired before it started"
+		s.finish(r, &n, 0)
+	}
+	return Result{}
+}
+
+// maxRevivals bounds the memory of revivals; a command about a row read before
+// the oldest of them is refused and decided again.
+const maxRevivals = 256
+
+func (s *State) applyRetryNow(c *RunCommand) Result {
+	if r := s.runs[c.ID]; r != nil {
+		if r.State != Scheduled {
+			return Result{Code: CodeConflict, Run: c.ID, Text: "run has started"}
+		}
+		n := *r
+		n.Clock, n.Due = Elapsed, s.meta.Elapsed
+		s.replace(r, &n)
+		s.emit(Event{Kind: EventRescheduled, Run: &n})
+		return Result{}
+	}
+	if res := s.mayRevive(c); res.Code != OK {
+		return res
+	}
+	n := *c.Row
+	n.Spec = s.specs.share(n.Spec)
+	n.State, n.Clock, n.Due = Scheduled, Elapsed, s.meta.Elapsed
+	n.Finished, n.Failures, n.Crashes = 0, 0, 0
+	n.More = n.more()
+	n.More.Revived++
+	n.More.ExpireAt = 0
+	n.More.Home = c.Segment.Part + 1
+	if n.More.Unique != "" {
+		if holder, held := s.UniqueHolder(n.Spec.Task, n.More.Unique, s.meta.Elapsed); held && holder != n.ID {
+			return Result{Code: CodeUnique, Run: holder, Text: n.More.Unique}
+		}
+		s.holdUnique(&n)
+	}
+	if len(s.revivals) == maxRevivals {
+		s.meta.RevivedBefore = s.revivals[0].Index
+		s.revivals = slices.Delete(s.revivals, 0, 1)
+	}
+	s.revivals = append(s.revivals, Revival{n.ID, s.meta.Index})
+	delete(s.dirty.Final, n.ID)
+	s.replace(nil, &n)
+	s.emit(Event{Kind: EventRescheduled, Run: &n})
+	return Result{}
+}
+
+func (s *State) mayRevive(c *RunCommand) Result {
+	if c.Row == nil {
+		return Result{Code: CodeNotFound, Run: c.ID}
+	}
+	if c.Row.ID != c.ID || c.Row.Spec == nil || !c.Row.State.Final() || c.Row.State == Succeeded {
+		return Result{Code: CodeFinal, Run: c.ID, N: uint64(c.Row.State)}
+	}
+	stale := c.AsOf < s.meta.RevivedBefore
+	for _, v := range s.revivals {
+		stale = stale || v.ID == c.ID && v.Index > c.AsOf
+	}
+	if stale {
+		return Result{Code: CodeConflict, Run: c.ID, Text: "run has moved on"}
+	}
+	return Result{}
+}

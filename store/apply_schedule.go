@@ -1,0 +1,278 @@
+package store
+
+import (
+	"bytes"
+	"slices"
+)
+
+// now returns the stamped time of a clock.
+func (s *State) now(c Clock) int64 {
+	if c == Wall {
+		return s.meta.Wall
+	}
+	return s.meta.Elapsed
+}
+
+// set publishes sc as the schedule's newest version.
+func (s *State) set(sc *Schedule) {
+	s.schedules[sc.ID] = sc
+	s.dirty.Schedules[sc.ID] = sc
+}
+
+func (s *State) applyPutSchedule(p *PutSchedule) Result {
+	n := p.Schedule
+	if n.ID == "" {
+		return Result{Code: CodeInvalid, Text: "schedule ID is empty"}
+	}
+	if !s.KnownTask(n.Spec.Task) {
+		return Result{Code: CodeUnknownTask, Text: n.Spec.Task}
+	}
+	n.Spec = s.specs.share(n.Spec)
+	now := s.now(n.Trigger.TickClock())
+	old := s.schedules[n.ID]
+	if old == nil {
+		s.meta.Schedule++
+		n.Number, n.Version = s.meta.Schedule, 1
+		n.CreatedAt = s.meta.Wall
+		n.Decided = []Span{{now, now}}
+		n.Next = p.Next
+		n.Live = nil
+		if n.Paused {
+			n.PausedAt = s.meta.Wall
+		}
+	} else {
+		if old.App == n.App && n.Gen < old.Gen || sameDefinition(old, &n) {
+			return Result{N: old.Version}
+		}
+		n.Number, n.Version = old.Number, old.Version+1
+		n.CreatedAt, n.Live = old.CreatedAt, old.Live
+		n.Paused, n.PausedAt = old.Paused, old.PausedAt
+		n.Next, n.Decided = old.Next, old.Decided
+		if !sameTrigger(&old.Trigger, &n.Trigger) {
+			// The next instant is counted from the edit; what a clock set back has
+			// left decided in the future stays decided.
+			n.Next = p.Next
+			n.Decided = slices.DeleteFunc(slices.Clone(old.Decided), func(d Span) bool {
+				return d.To <= now || old.Trigger.TickClock() != n.Trigger.TickClock()
+			})
+			n.Decided = append(n.Decided, Span{now, now})
+		}
+	}
+	n.ChangedAt = s.meta.Wall
+	s.set(&n)
+	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
+	return Result{N: n.Version}
+}
+
+func sameTrigger(a, b *Trigger) bool {
+	x, _ := a.MarshalMsg(nil)
+	y, _ := b.MarshalMsg(nil)
+	return bytes.Equal(x, y)
+}
+
+// sameDefinition reports whether b asks for nothing that a does not have.
+func sameDefinition(a, b *Schedule) bool {
+	return a.Overlap == b.Overlap && a.CatchUp == b.CatchUp && a.MaxAge == b.MaxAge &&
+		a.App == b.App && a.Gen == b.Gen && bytes.Equal(a.Input, b.Input) &&
+		slices.Equal(a.Meta, b.Meta) && bytes.Equal(a.Spec.Encode(), b.Spec.Encode()) &&
+		sameTrigger(&a.Trigger, &b.Trigger)
+}
+
+func (s *State) applyPauseSchedule(p *PauseSchedule) Result {
+	old := s.schedules[p.ID]
+	if old == nil {
+		return Result{Code: CodeNotFound, Text: p.ID}
+	}
+	if old.Paused == p.Paused {
+		return Result{}
+	}
+	n := *old
+	n.Paused = p.Paused
+	if p.Paused {
+		n.PausedAt = s.meta.Wall
+	} else {
+		if p.Armed != old.Next {
+			return Result{Code: CodeConflict, Text: p.ID}
+		}
+		n.PausedAt = 0
+		n.Next = p.Next
+		if p.Last != 0 && p.Last >= old.Next && old.Next != 0 {
+			s.record(&n, Tick{From: old.Next, To: p.Last, Outcome: TickPaused, Reason: "schedule was paused"})
+		}
+	}
+	s.set(&n)
+	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
+	return Result{}
+}
+
+func (s *State) applyDeleteSchedule(d *DeleteSchedule) Result {
+	old := s.schedules[d.ID]
+	if old == nil {
+		return Result{Code: CodeNotFound, Text: d.ID}
+	}
+	delete(s.schedules, d.ID)
+	s.dirty.Schedules[d.ID] = nil
+	s.emit(Event{Kind: EventScheduleGone, Schedule: old})
+	return Result{}
+}
+
+func (s *State) applyTick(t *TickCommand) Result {
+	old := s.schedules[t.Schedule]
+	switch {
+	case old == nil:
+		return Result{Code: CodeNotFound, Text: t.Schedule}
+	case old.Paused:
+		return Result{Code: CodePaused, Text: t.Schedule}
+	case t.Version != old.Version || t.Armed != old.Next || old.Next == 0:
+		return Result{Code: CodeConflict, Text: t.Schedule}
+	case !t.ordered(old):
+		return Result{Code: CodeInvalid, Text: t.Schedule}
+	}
+	n := *old
+	for _, d := range t.Spans {
+		s.record(&n, Tick{From: d.From, To: d.To, Outcome: d.Outcome, Reason: d.Reason})
+	}
+	if t.Nominal != 0 {
+		s.fire(&n, t)
+	}
+	n.Next = t.Next
+	s.set(&n)
+	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
+	return Result{}
+}
+
+// ordered reports whether the command's ticks follow each other from the armed
+// one on and touch none that was decided before.
+func (t *TickCommand) ordered(sc *Schedule) bool {
+	last := t.Armed - 1
+	for _, d := range t.Spans {
+		if d.From <= last || d.To < d.From || sc.decided(d.From, d.To) {
+			return false
+		}
+		last = d.To
+	}
+	if t.Nominal != 0 {
+		if t.Nominal <= last || !t.Run.Valid() || sc.decided(t.Nominal, t.Nominal) {
+			return false
+		}
+		last = t.Nominal
+	}
+	return last >= t.Armed && (t.Next == 0 || t.Next > last)
+}
+
+// decided reports whether any instant from … to already has its outcome.
+func (sc *Schedule) decided(from, to int64) bool {
+	for _, d := range sc.Decided {
+		if d.From <= to && from <= d.To {
+			return true
+		}
+	}
+	return false
+}
+
+// DecidedAt returns the span around t in which every tick has its outcome.
+func (sc *Schedule) DecidedAt(t int64) (Span, bool) {
+	for _, d := range sc.Decided {
+		if d.From <= t && t <= d.To {
+			return d, true
+		}
+	}
+	return Span{}, false
+}
+
+// fire decides the command's nominal tick: a run, or none because of an overlap.
+func (s *State) fire(n *Schedule, t *TickCommand) {
+	clock := n.Trigger.TickClock()
+	tick := Tick{From: t.Nominal, To: t.Nominal}
+	if n.Overlap == OverlapSkip && len(n.Live) > 0 {
+		tick.Outcome, tick.Run = TickSkipped, n.Live[0]
+		tick.Reason = "an earlier run has not ended"
+		s.record(n, tick)
+		return
+	}
+	if s.Run(t.Run) != nil {
+		tick.Outcome, tick.Reason = TickBlocked, "its run ID is in use"
+		s.record(n, tick)
+		return
+	}
+	r := &Run{
+		ID: t.Run, Spec: n.Spec, Input: n.Input, Clock: clock, Due: t.Nominal, Created: s.meta.Wall,
+		More: &RunMore{Meta: n.Meta, Schedule: n.ID, Version: n.Version, Nominal: t.Nominal},
+	}
+	if n.Spec.ExpireAfter > 0 {
+		r.More.ExpireAt = s.meta.Elapsed + max(t.Nominal-s.now(clock), 0) + n.Spec.ExpireAfter
+	}
+	s.replace(nil, r)
+	n.Live = append(slices.Clip(n.Live), r.ID)
+	tick.Outcome, tick.Run = TickRan, r.ID
+	tick.Late = max(s.now(clock)-t.Nominal, 0)
+	s.record(n, tick)
+	s.emit(Event{Kind: EventEnqueued, Run: r})
+}
+
+// maxDecided bounds the spans kept of a schedule; the oldest is forgotten.
+const maxDecided = 16
+
+// record writes a ledger row of n, which is not yet published, and marks its
+// ticks as decided.
+func (s *State) record(n *Schedule, t Tick) {
+	t.Schedule, t.Version, t.Decided = n.Number, n.Version, s.meta.Wall
+	seg := s.addRow(TickSegment, uint32(max(t.To, 0)/86_400e9), int64(64+len(t.Reason)))
+	s.dirty.Ticks = append(s.dirty.Ticks, TickRow{seg, t})
+	s.emit(Event{Kind: EventTick, Schedule: n, Tick: &s.dirty.Ticks[len(s.dirty.Ticks)-1].Tick})
+
+	spans := slices.Clone(n.Decided)
+	if len(spans) == 0 {
+		spans = []Span{{t.From, t.From}}
+	}
+	cur := &spans[len(spans)-1]
+	cur.To = max(cur.To, t.To)
+	for i := 0; i < len(spans)-1; {
+		if o := spans[i]; o.From <= cur.To && cur.From <= o.To {
+			cur.From, cur.To = min(cur.From, o.From), max(cur.To, o.To)
+			spans = slices.Delete(spans, i, i+1)
+			cur = &spans[len(spans)-1]
+			continue
+		}
+		i++
+	}
+	n.Decided = spans
+}
+
+func (s *State) applyRearm(m *Rearm) Result {
+	for i := range m.Ticks {
+		t := &m.Ticks[i]
+		old := s.schedules[t.Schedule]
+		if old == nil || old.Version != t.Version || old.Next != t.Armed {
+			continue
+		}
+		n := *old
+		n.Next = t.Next
+		now := s.now(n.Trigger.TickClock())
+		n.Decided = slices.Clone(n.Decided)
+		if _, inside := n.DecidedAt(now); !inside {
+			n.Decided = append(n.Decided, Span{now, now})
+			if len(n.Decided) > maxDecided {
+				n.Decided = slices.Delete(n.Decided, 0, 1)
+			}
+		}
+		s.set(&n)
+		s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
+	}
+	return Result{}
+}
+
+// dropLive takes an ended run from its schedule's live ones.
+func (s *State) dropLive(id string, run RunID) {
+	old := s.schedules[id]
+	if old == nil {
+		return
+	}
+	at := slices.Index(old.Live, run)
+	if at < 0 {
+		return
+	}
+	n := *old
+	n.Live = slices.Delete(slices.Clone(old.Live), at, at+1)
+	s.set(&n)
+}

@@ -1,0 +1,301 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+// FormatLevel is the newest format this build can read and write. A cluster's
+// replicated level is the lowest of its members'; nothing above it is written. A
+// batch above a build's FormatLevel, or a command it does not know, is an error
+// that stops the node: skipping it would be divergence.
+const FormatLevel = 1
+
+// ErrFormat is wrapped by the errors of [DecodeBatch] for an entry that this
+// build cannot read: written by a newer build, or damaged.
+var ErrFormat = errors.New("unreadable log entry")
+
+// A Batch is one log entry: commands decided together, and the time they were
+// stamped with.
+type Batch struct {
+	Level    uint16    `msg:"l"`
+	Wall     int64     `msg:"w"` // ns, the proposer's time of day
+	Elapsed  int64     `msg:"e"` // ns, the proposer's elapsed clock
+	Commands []Command `msg:"c"`
+}
+
+// Kind says which command a [Command] is. Kinds are never renumbered.
+type Kind uint8
+
+// The kinds of commands.
+const (
+	_ Kind = iota
+	KindEnqueue
+	KindLease
+	KindComplete
+	KindEndLease
+	KindCheckpoint
+	KindCancel
+	KindRetryNow
+	KindExpire
+	KindPutSchedule
+	KindPauseSchedule
+	KindDeleteSchedule
+	KindTick
+	KindRearm
+	KindPutQueue
+	KindOpenSession
+	KindEndSession
+	KindPrune
+	kindEnd
+)
+
+// A Command is an intent, already admitted by the leader. Exactly one body,
+// the one of its Kind, is set.
+//
+// A command of a client carries its session and a sequence number; the state
+// remembers the result until a later command of the session acknowledges it, so
+// a repetition gets the first one's result and changes nothing. Seq 0 means that
+// repeating the command is harmless by its nature.
+type Command struct {
+	Kind    Kind   `msg:"k"`
+	Session uint64 `msg:"s,omitempty"`
+	Seq     uint64 `msg:"q,omitempty"`
+	Ack     uint64 `msg:"a,omitempty"` // results below this were received
+
+	Enqueue    *Enqueue        `msg:"e,omitempty"`
+	Lease      *Lease          `msg:"l,omitempty"`
+	Complete   *Complete       `msg:"c,omitempty"`
+	EndLease   *EndLease       `msg:"d,omitempty"`
+	Checkpoint *Checkpoint     `msg:"h,omitempty"`
+	Run        *RunCommand     `msg:"r,omitempty"` // KindCancel, KindRetryNow
+	Expire     *Expire         `msg:"x,omitempty"`
+	Schedule   *PutSchedule    `msg:"p,omitempty"`
+	Pause      *PauseSchedule  `msg:"u,omitempty"`
+	Delete     *DeleteSchedule `msg:"v,omitempty"`
+	Tick       *TickCommand    `msg:"t,omitempty"`
+	Rearm      *Rearm          `msg:"m,omitempty"`
+	Queue      *Queue          `msg:"w,omitempty"`
+	Open       *OpenSession    `msg:"o,omitempty"`
+	End        *EndSession     `msg:"n,omitempty"`
+	Prune      *Prune          `msg:"g,omitempty"`
+}
+
+// Enqueue adds runs, all or none. Specs are encoded ([Spec.Encode]) and named by
+// index, so that a thousand like runs carry one.
+type Enqueue struct {
+	Specs [][]byte `msg:"s,zerocopy"`
+	Runs  []NewRun `msg:"r"`
+}
+
+// NewRun is a run to be. Its ID is minted by the client, so that a call of
+// unknown outcome can be asked about.
+type NewRun struct {
+	ID     RunID  `msg:"i"`
+	Spec   uint32 `msg:"p,omitempty"` // index into Enqueue.Specs
+	Clock  Clock  `msg:"k,omitempty"`
+	Due    int64  `msg:"d,omitempty"` // ns wall on the Wall clock; a delay in ns on the Elapsed clock
+	Input  []byte `msg:"n,omitempty,zerocopy"`
+	Unique string `msg:"u,omitempty"`
+	Meta   []Pair `msg:"m,omitempty"`
+	Trace  string `msg:"w,omitempty"`
+}
+
+// Lease grants runs to a session. Each run that may still be granted gets the
+// next fence; the others are left alone and decided again.
+type Lease struct {
+	Session uint64  `msg:"s"`
+	Runs    []RunID `msg:"r"`
+}
+
+// Complete carries a worker's reports on the attempts it holds.
+type Complete struct {
+	Session uint64   `msg:"s"`
+	Reports []Report `msg:"r"`
+}
+
+// A Report says how an attempt ended. It counts only while Fence is the run's
+// current one.
+type Report struct {
+	Run      RunID   `msg:"i"`
+	Fence    uint64  `msg:"g"`
+	Outcome  Outcome `msg:"o"`
+	Started  int64   `msg:"b,omitempty"` // ns wall
+	Finished int64   `msg:"f,omitempty"` // ns wall
+	Result   []byte  `msg:"r,omitempty,zerocopy"`
+	Error    string  `msg:"e,omitempty"`
+	Panicked bool    `msg:"p,omitempty"`
+	Delay    int64   `msg:"d,omitempty"` // ns; OutcomeRetryAfter and OutcomeSnoozed: asked for by the handler
+	Backoff  int64   `msg:"j,omitempty"` // ns; OutcomeFailed: stamped by the leader with [Retry.Delay]
+}
+
+// EndLease takes the lease of a run from a worker that is lost (OutcomeCrashed)
+// or stopping (OutcomeInterrupted). It is refused if the fence has moved.
+type EndLease struct {
+	Run     RunID   `msg:"i"`
+	Fence   uint64  `msg:"g"`
+	Outcome Outcome `msg:"o"`
+	Reason  string  `msg:"e,omitempty"`
+	Backoff int64   `msg:"j,omitempty"` // ns before it may run again
+}
+
+// Checkpoint keeps what a handler wants to resume from.
+type Checkpoint struct {
+	Run   RunID  `msg:"i"`
+	Fence uint64 `msg:"g"`
+	Data  []byte `msg:"d,zerocopy"`
+}
+
+// RunCommand names the run of a KindCancel or KindRetryNow. A command about a
+// final run carries its row, because applying never reads the disk.
+type RunCommand struct {
+	ID      RunID      `msg:"i"`
+	Row     *Run       `msg:"r,omitempty"`
+	Segment SegmentKey `msg:"s,omitzero"`  // where Row was found
+	AsOf    uint64     `msg:"a,omitempty"` // log index at which Row was the newest
+}
+
+// Expire ends runs that did not start in time.
+type Expire struct {
+	Runs []RunID `msg:"r"`
+}
+
+// PutSchedule creates or replaces a schedule. Only the definition of Schedule
+// counts; its place in time is made by applying. An unchanged definition changes
+// nothing.
+type PutSchedule struct {
+	Schedule Schedule `msg:"s"`
+	Next     int64    `msg:"x,omitempty"` // the first tick after the stamped time
+}
+
+// PauseSchedule pauses or resumes. Resuming records the ticks met while paused
+// and arms Next.
+type PauseSchedule struct {
+	ID     string `msg:"i"`
+	Paused bool   `msg:"p,omitempty"`
+	Armed  int64  `msg:"a,omitempty"` // resume: the tick that was armed
+	Last   int64  `msg:"l,omitempty"` // resume: the last tick met while paused, 0 if none
+	Next   int64  `msg:"x,omitempty"`
+}
+
+// DeleteSchedule removes a schedule; runs it made go on.
+type DeleteSchedule struct {
+	ID string `msg:"i"`
+}
+
+// TickCommand decides the armed tick of a schedule, and those between it and
+// now, in one entry. It is refused unless Armed is the armed tick and Version
+// the current version.
+type TickCommand struct {
+	Schedule string        `msg:"s"`
+	Version  uint64        `msg:"v"`
+	Armed    int64         `msg:"a"`
+	Spans    []DecidedSpan `msg:"p,omitempty"` // the ticks before Nominal, in order
+	Nominal  int64         `msg:"n,omitempty"` // the tick that fires; 0 if none does
+	Run      RunID         `msg:"i,omitzero"`
+	Next     int64         `msg:"x,omitempty"`
+}
+
+// DecidedSpan is an outcome that needs no look at the state.
+type DecidedSpan struct {
+	From    int64       `msg:"f"`
+	To      int64       `msg:"t"`
+	Outcome TickOutcome `msg:"o"`
+	Reason  string      `msg:"r,omitempty"`
+}
+
+// Rearm moves armed ticks after the wall clock was set back.
+type Rearm struct {
+	Ticks []RearmTick `msg:"t"`
+}
+
+// RearmTick is one schedule's part of a [Rearm].
+type RearmTick struct {
+	Schedule string `msg:"s"`
+	Version  uint64 `msg:"v"`
+	Armed    int64  `msg:"a"`
+	Next     int64  `msg:"x,omitempty"`
+}
+
+// OpenSession registers a node or worker under a new session number, returned as
+// Result.N, and makes the tasks it can do, or means to enqueue, known to the
+// cluster. Earlier sessions of the same node are marked as ended.
+type OpenSession struct {
+	Node  string   `msg:"n"`
+	Tasks []string `msg:"t,omitempty"`
+}
+
+// EndSession forgets a session that holds no lease.
+type EndSession struct {
+	ID uint64 `msg:"i"`
+}
+
+// Prune drops segments of the history, and unique keys whose time is over.
+type Prune struct {
+	Segments []SegmentKey `msg:"s,omitempty"`
+}
+
+// EncodeBatch appends the encoded form of b to dst.
+func EncodeBatch(dst []byte, b *Batch) ([]byte, error) {
+	return b.MarshalMsg(dst)
+}
+
+// DecodeBatch decodes an entry. Byte slices of the batch alias data.
+// Errors: [ErrFormat].
+func DecodeBatch(data []byte) (*Batch, error) {
+	b := new(Batch)
+	rest, err := b.UnmarshalMsg(data)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	case len(rest) != 0:
+		return nil, fmt.Errorf("%w: %d bytes follow the batch", ErrFormat, len(rest))
+	case b.Level == 0 || b.Level > FormatLevel:
+		return nil, fmt.Errorf("%w: format level %d, this build reads up to %d", ErrFormat, b.Level, FormatLevel)
+	}
+	for i := range b.Commands {
+		if !b.Commands[i].complete() {
+			return nil, fmt.Errorf("%w: command %d of kind %d is unknown or has no body", ErrFormat, i, b.Commands[i].Kind)
+		}
+	}
+	return b, nil
+}
+
+// complete reports whether the command's kind is known and its body present.
+func (c *Command) complete() bool {
+	switch c.Kind {
+	case KindEnqueue:
+		return c.Enqueue != nil
+	case KindLease:
+		return c.Lease != nil
+	case KindComplete:
+		return c.Complete != nil
+	case KindEndLease:
+		return c.EndLease != nil
+	case KindCheckpoint:
+		return c.Checkpoint != nil
+	case KindCancel, KindRetryNow:
+		return c.Run != nil
+	case KindExpire:
+		return c.Expire != nil
+	case KindPutSchedule:
+		return c.Schedule != nil && c.Schedule.Schedule.Spec != nil
+	case KindPauseSchedule:
+		return c.Pause != nil
+	case KindDeleteSchedule:
+		return c.Delete != nil
+	case KindTick:
+		return c.Tick != nil
+	case KindRearm:
+		return c.Rearm != nil
+	case KindPutQueue:
+		return c.Queue != nil
+	case KindOpenSession:
+		return c.Open != nil
+	case KindEndSession:
+		return c.End != nil
+	case KindPrune:
+		return c.Prune != nil
+	}
+	return false
+}

@@ -1,0 +1,152 @@
+package store
+
+//msgp:ignore Flush FinalRow TickRow PackedEvents Image
+
+import "slices"
+
+// A Flush is all that changed since the last one: what a backend must write, in
+// one durable transaction, to be at Index. Its records are immutable; the maps
+// belong to the Flush.
+type Flush struct {
+	Meta Meta
+
+	// Runs are the newest versions of the runs that changed. A final run goes to
+	// the history, into the segment of its key in Final, and leaves the live rows;
+	// the others are live rows.
+	Runs  map[RunID]*Run
+	Final map[RunID]FinalRow
+
+	Schedules map[string]*Schedule    // nil: deleted
+	Queues    map[string]*Queue       //
+	Sessions  map[uint64]*Session     // nil: gone
+	Uniques   map[string]*Unique      // nil: free
+	Tasks     []string                // newly known
+	Segments  map[SegmentKey]*Segment // nil: dropped, with all its rows
+	Ticks     []TickRow               // in the order of deciding
+	Events    []PackedEvents          // one row of the journal per entry
+}
+
+// FinalRow says where the row of a final run goes.
+type FinalRow struct {
+	Segment SegmentKey
+	WasLive bool // an earlier flush may have written it as a live row
+}
+
+// TickRow is a ledger row and the segment it goes to.
+type TickRow struct {
+	Segment SegmentKey
+	Tick    Tick
+}
+
+// PackedEvents is the journal row of one log entry, see [UnpackEvents].
+type PackedEvents struct {
+	Index uint64
+	Data  []byte
+}
+
+// Meta is the part of the state that is one small row.
+type Meta struct {
+	Format   uint16 `msg:"f"` // FormatLevel of the build that wrote it
+	Level    uint16 `msg:"l"`
+	Index    uint64 `msg:"i"` // last applied log index
+	Term     uint64 `msg:"t"` // its term
+	Elapsed  int64  `msg:"e"`
+	Wall     int64  `msg:"w"`
+	Fence    uint64 `msg:"g"` // last fence given
+	Session  uint64 `msg:"s"` // last session number given
+	Schedule uint64 `msg:"c"` // last schedule number given
+
+	Revivals      []Revival `msg:"r,omitempty"` // the last final runs taken up again
+	RevivedBefore uint64    `msg:"b,omitempty"` // index up to which revivals are forgotten
+}
+
+// Revival remembers that a final run was taken up again by the entry at Index.
+type Revival struct {
+	ID    RunID  `msg:"i"`
+	Index uint64 `msg:"x"`
+}
+
+// Unique is a unique key that is held by a run that has ended (UniqueFor), or of
+// a live run. Only the former are rows of their own.
+type Unique struct {
+	Key    string `msg:"k"` // task, NUL, key
+	Holder RunID  `msg:"h"`
+	Until  int64  `msg:"u"` // ns elapsed
+}
+
+// TakeFlush takes what changed since the last call, or nil if nothing did. The
+// state goes on answering for the taken rows until [State.Flushed]; a flush that
+// failed is retried by its taker, which must not take another meanwhile.
+// Cost: O(sessions + queues), however much changed.
+func (s *State) TakeFlush() *Flush {
+	if s.taken != nil {
+		panic("store: TakeFlush before the last one was flushed")
+	}
+	if s.dirty.empty() && s.dirty.Meta.Index == s.meta.Index {
+		return nil
+	}
+	f := s.dirty
+	f.Meta = s.meta
+	f.Meta.Revivals = slices.Clone(s.revivals)
+	for id := range s.dirtySessions {
+		f.Sessions[id] = s.sessions[id].record()
+	}
+	clear(s.dirtySessions)
+	for key := range s.dirtySegments {
+		seg := *s.segments[key]
+		f.Segments[key] = &seg
+	}
+	clear(s.dirtySegments)
+	s.taken = f
+	s.dirty = newFlush()
+	s.dirty.Meta.Index = f.Meta.Index
+	s.window++
+	return f
+}
+
+// Flushed tells that f, the last taken flush, is durable.
+func (s *State) Flushed(f *Flush) {
+	if s.taken != f {
+		panic("store: Flushed with another flush than the one taken")
+	}
+	s.taken = nil
+}
+
+// Unflushed returns the number of rows not yet known to be durable.
+func (s *State) Unflushed() int {
+	n := s.dirty.rows()
+	if s.taken != nil {
+		n += s.taken.rows()
+	}
+	return n
+}
+
+func newFlush() *Flush {
+	return &Flush{
+		Runs: make(map[RunID]*Run), Final: make(map[RunID]FinalRow),
+		Schedules: make(map[string]*Schedule), Queues: make(map[string]*Queue),
+		Sessions: make(map[uint64]*Session), Uniques: make(map[string]*Unique),
+		Segments: make(map[SegmentKey]*Segment),
+	}
+}
+
+func (f *Flush) rows() int {
+	return len(f.Runs) + len(f.Schedules) + len(f.Queues) + len(f.Sessions) + len(f.Uniques) +
+		len(f.Tasks) + len(f.Segments) + len(f.Ticks) + len(f.Events)
+}
+
+func (f *Flush) empty() bool { return f.rows() == 0 }
+
+// An Image is a whole state at one index, read from a backend by [State.Load].
+// Its functions call yield with each record until it returns an error, and
+// return that error or their own; records become the state's.
+type Image struct {
+	Meta      Meta
+	Runs      func(yield func(*Run) error) error
+	Schedules func(yield func(*Schedule) error) error
+	Queues    func(yield func(*Queue) error) error
+	Sessions  func(yield func(*Session) error) error
+	Uniques   func(yield func(*Unique) error) error
+	Tasks     func(yield func(string) error) error
+	Segments  func(yield func(*Segment) error) error
+}

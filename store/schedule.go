@@ -1,0 +1,200 @@
+package store
+
+// TriggerKind says which rule a [Trigger] holds.
+type TriggerKind uint8
+
+// The kinds of triggers.
+const (
+	_             TriggerKind = iota
+	TriggerCron               // Expr in Zone
+	TriggerEvery              // each Every on the elapsed clock
+	TriggerTimes              // the listed instants
+	TriggerCustom             // a Go trigger registered as Name, with Params
+)
+
+// A Trigger is the data of a rule that says when. It is stored and replicated,
+// so it holds no code; the package engine/cron and the root give it meaning.
+type Trigger struct {
+	Kind    TriggerKind `msg:"k"`
+	Expr    string      `msg:"e,omitempty"`
+	Zone    string      `msg:"z,omitempty"` // IANA name; "" is UTC
+	Dialect uint32      `msg:"d,omitempty"` // which fields and signs Expr may use
+	Version uint32      `msg:"v,omitempty"` // of the dialect's meaning
+	DST     uint8       `msg:"s,omitempty"`
+	HashKey string      `msg:"h,omitempty"` // identity for H and jitter; "" is the schedule's ID
+
+	Every  int64   `msg:"i,omitempty"` // ns
+	Times  []int64 `msg:"t,omitempty"` // ns wall, sorted
+	Jitter int64   `msg:"j,omitempty"` // ns; each tick is late by a fixed share of it
+	From   int64   `msg:"f,omitempty"` // ns wall; no tick before it
+	Until  int64   `msg:"u,omitempty"` // ns wall; no tick at or after it
+
+	Name   string `msg:"n,omitempty"`
+	Params []byte `msg:"p,omitempty"`
+}
+
+// TickClock returns the clock on which the trigger's nominal times are counted.
+func (t *Trigger) TickClock() Clock {
+	if t.Kind == TriggerEvery {
+		return Elapsed
+	}
+	return Wall
+}
+
+// Overlap says what a tick does while an earlier run of its schedule is live.
+type Overlap uint8
+
+// The overlap policies.
+const (
+	OverlapSkip  Overlap = iota // the tick is skipped
+	OverlapAllow                // it runs beside the other
+)
+
+// CatchUp says what becomes of ticks that were missed.
+type CatchUp uint8
+
+// The catch-up policies.
+const (
+	CatchUpLatest CatchUp = iota // the latest one runs late, the others are merged into it
+	CatchUpNone                  // all are missed
+)
+
+// A Schedule is a rule that makes runs over time, with its place in that time.
+// Records are immutable once they are in a [State].
+type Schedule struct {
+	ID      string  `msg:"i"`
+	Number  uint64  `msg:"#"` // dense, never used twice
+	Version uint64  `msg:"v"` // grows with every change of the definition
+	Trigger Trigger `msg:"t"`
+
+	Spec  *Spec  `msg:"p"`
+	Input []byte `msg:"n,omitempty"`
+	Meta  []Pair `msg:"m,omitempty"`
+
+	Overlap   Overlap `msg:"o,omitempty"`
+	CatchUp   CatchUp `msg:"c,omitempty"`
+	MaxAge    int64   `msg:"a,omitempty"` // ns; ticks older than this are missed, whatever CatchUp says; 0 = no bound
+	Paused    bool    `msg:"z,omitempty"`
+	PausedAt  int64   `msg:"w,omitempty"` // ns wall
+	App       string  `msg:"y,omitempty"` // the application that declares it
+	Gen       uint64  `msg:"g,omitempty"` // generation of that application
+	CreatedAt int64   `msg:"b"`           // ns wall
+	ChangedAt int64   `msg:"h"`           // ns wall
+
+	// Next is the armed tick's nominal time on the trigger's clock, 0 if there
+	// is none. It is the only tick that can be decided.
+	Next int64 `msg:"x,omitempty"`
+
+	// Decided are the spans of the trigger's clock in which every tick has its
+	// outcome, oldest first; the last one grows. There is more than one only
+	// after the clock was set back.
+	Decided []Span `msg:"s,omitempty"`
+
+	// Live are the runs the schedule made that have not ended, oldest first.
+	Live []RunID `msg:"l,omitempty"`
+}
+
+// Span is a closed range of nominal times, ns.
+type Span struct {
+	From int64 `msg:"f"`
+	To   int64 `msg:"t"`
+}
+
+// TickOutcome is what became of a tick.
+type TickOutcome uint8
+
+// The tick outcomes. The zero value is no outcome.
+const (
+	_ TickOutcome = iota
+	TickRan
+	TickSkipped
+	TickMerged
+	TickMissed
+	TickPaused
+	TickBlocked
+)
+
+var tickOutcomeNames = [...]string{"", "ran", "skipped", "merged", "missed", "paused", "blocked"}
+
+// String returns the outcome's word.
+func (o TickOutcome) String() string {
+	if int(o) < len(tickOutcomeNames) {
+		return tickOutcomeNames[o]
+	}
+	return "unknown"
+}
+
+// A Tick is a row of the ledger: the one outcome of a schedule's tick, or of a
+// span of ticks that fared alike.
+type Tick struct {
+	Schedule uint64      `msg:"s"` // the schedule's Number
+	Version  uint64      `msg:"v"`
+	From     int64       `msg:"f"` // nominal time of the first tick, ns on the trigger's clock
+	To       int64       `msg:"t"` // nominal time of the last; equal to From for a single tick
+	Outcome  TickOutcome `msg:"o"`
+	Reason   string      `msg:"r,omitempty"`
+	Run      RunID       `msg:"i,omitzero"`
+	Decided  int64       `msg:"d"` // ns wall at which the outcome was recorded
+	Late     int64       `msg:"l,omitempty"`
+}
+
+// Queue is the replicated configuration of a queue.
+type Queue struct {
+	Name   string `msg:"n"`
+	Limit  uint32 `msg:"l,omitempty"` // runs leased at a time; 0 = no limit
+	Paused bool   `msg:"p,omitempty"`
+}
+
+// Session is a node or worker that proposes commands or holds leases.
+type Session struct {
+	ID      uint64 `msg:"i"`
+	Node    string `msg:"n"`
+	Opened  int64  `msg:"o"` // ns elapsed
+	Seen    int64  `msg:"s"` // ns elapsed of its last command
+	Acked   uint64 `msg:"a"` // results of lower sequence numbers are gone
+	Ended   bool   `msg:"e,omitempty"`
+	Results []Kept `msg:"r,omitempty"`
+}
+
+// Kept is the remembered result of a session's command, for its repetition.
+type Kept struct {
+	Seq    uint64 `msg:"q"`
+	Result Result `msg:"r"`
+}
+
+// Segment is a part of the history on disk: final runs by the hour in their ID,
+// or ticks by their day. Retention drops whole segments.
+type Segment struct {
+	Kind  SegmentKind `msg:"k"`
+	Time  uint32      `msg:"t"` // hours (runs) or days (ticks) since the Unix epoch
+	Part  uint32      `msg:"p"`
+	Rows  int64       `msg:"n"`
+	Bytes int64       `msg:"b"`
+	Last  int64       `msg:"l"` // ns elapsed at which its last row was added
+}
+
+// SegmentKind says what a [Segment] holds.
+type SegmentKind uint8
+
+// The kinds of segments.
+const (
+	RunSegment SegmentKind = iota
+	TickSegment
+)
+
+// SegmentKey identifies a segment.
+type SegmentKey struct {
+	Kind SegmentKind `msg:"k"`
+	Time uint32      `msg:"t"`
+	Part uint32      `msg:"p"`
+}
+
+// IsZero reports whether k is the zero key.
+func (k SegmentKey) IsZero() bool { return k == SegmentKey{} }
+
+// Key returns the segment's key.
+func (s *Segment) Key() SegmentKey { return SegmentKey{s.Kind, s.Time, s.Part} }
+
+// SegmentRows is the number of rows after which a new part of a segment begins,
+// so that retention can bound a busy hour too.
+const SegmentRows = 1 << 20
