@@ -15,11 +15,8 @@ import (
 // A Package is what the checks need of one package as `go list -json` prints it.
 type Package struct {
 	ImportPath     string   // as the go command names it
-	Dir            string   // absolute
 	Name           string   // the name in the package clause
-	GoFiles        []string // non-test files of this platform, base names
-	CgoFiles       []string // those that import "C"
-	IgnoredGoFiles []string // those of other platforms and build tags, tests included
+	IgnoredGoFiles []string // files of other platforms and build tags, tests included; base names
 	Imports        []string // what the non-test files of this platform import
 	Deps           []string // everything linked with it, transitively
 	Error          *ListError

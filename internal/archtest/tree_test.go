@@ -20,7 +20,7 @@ const moduleRoot = "../.."
 func listPackages(t *testing.T, sources []archtest.Source) []archtest.Package {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-e",
-		"-json=ImportPath,Dir,Name,GoFiles,CgoFiles,IgnoredGoFiles,Imports,Deps,Error", "./...")
+		"-json=ImportPath,Name,IgnoredGoFiles,Imports,Deps,Error", "./...")
 	cmd.Dir = moduleRoot
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
