@@ -191,7 +191,7 @@ func (s *State) LiveRuns() iter.Seq[*Run] {
 // Live returns the number of live runs.
 func (s *State) Live() int { return len(s.runs) }
 
-// Unflushed final runs: FinalRuns yields them in no order.
+// FinalRuns yields the final runs that are not yet flushed, in no order.
 func (s *State) FinalRuns() iter.Seq[*Run] {
 	return func(yield func(*Run) bool) {
 		for _, f := range []*Flush{s.dirty, s.taken} {
@@ -327,6 +327,17 @@ func (s *State) UniqueHolder(task, key string, elapsed int64) (RunID, bool) {
 		return RunID{}, false
 	}
 	return u.Holder, true
+}
+
+// UniquesOver reports whether any unique key is held past its time, so that a
+// prune would free it. Cost: O(held keys).
+func (s *State) UniquesOver() bool {
+	for _, u := range s.uniques {
+		if u.Until <= s.meta.Elapsed && s.runs[u.Holder] == nil {
+			return true
+		}
+	}
+	return false
 }
 
 func uniqueKey(task, key string) string { return task + "\x00" + key }

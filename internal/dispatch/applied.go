@@ -1,0 +1,229 @@
+package dispatch
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/escapement-go/scheduler/store"
+)
+
+// Applied follows what an applied entry changed. b is nil for an entry that this
+// leader did not propose. Called under the state's lock.
+func (d *Dispatcher) Applied(st *store.State, b *store.Batch, results []store.Result, events []store.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.leading {
+		return
+	}
+	if b != nil {
+		d.takeBack(st, b, results)
+	}
+	meta := st.Meta()
+	wall, elapsed := meta.Wall, meta.Elapsed
+	var grants map[*worker][]Grant
+	for i := range events {
+		e := &events[i]
+		switch e.Kind {
+		case store.EventEnqueued, store.EventRescheduled:
+			if e.Fence != 0 {
+				d.ended(e.Run.ID, e.Fence)
+			}
+			if st.LiveRun(e.Run.ID) == e.Run { // else a later event of the entry tells
+				d.arm(e.Run, wall, elapsed)
+			}
+		case store.EventLeased:
+			d.leases[e.Run.ID] = d.granted(e)
+			w := d.workers[e.Session]
+			if w == nil || st.LiveRun(e.Run.ID) != e.Run {
+				continue
+			}
+			if grants == nil {
+				grants = make(map[*worker][]Grant)
+			}
+			grants[w] = append(grants[w], Grant{Run: e.Run, In: d.untilDue(e.Run)})
+		case store.EventFinished:
+			d.finished(e)
+		case store.EventScheduleSet:
+			if st.Schedule(e.Schedule.ID) == e.Schedule {
+				d.armTick(e.Schedule)
+			}
+		case store.EventScheduleGone:
+			delete(d.armed, e.Schedule.Number)
+			delete(d.rules, e.Schedule.Number)
+			delete(d.ids, e.Schedule.Number)
+		case store.EventQueueSet:
+			q := d.queue(e.Queue.Name)
+			q.limit, q.paused = e.Queue.Limit, e.Queue.Paused
+		case store.EventSessionOpened:
+			d.opened(st)
+		case store.EventSessionEnded:
+			delete(d.dead, e.Session)
+		}
+	}
+	for w, g := range grants {
+		w.Assign(g)
+	}
+	d.compact(st, wall, elapsed)
+	if len(events) > 0 {
+		d.poke()
+	}
+}
+
+// Dropped tells that a batch was not, or not surely, committed: what it reserved
+// is decided anew from the state. Called under the state's lock.
+func (d *Dispatcher) Dropped(st *store.State) {
+	d.mu.Lock()
+	leading := d.leading
+	d.mu.Unlock()
+	if leading {
+		d.Lead(st, true)
+	}
+}
+
+// granted makes the lease of an EventLeased, keeping the reservation's sums if
+// this dispatcher made one.
+func (d *Dispatcher) granted(e *store.Event) lease {
+	l, reserved := d.leases[e.Run.ID]
+	if !reserved || l.session != e.Session {
+		d.free(e.Run.ID)
+		l = lease{session: e.Session, queue: e.Run.Spec.Queue}
+		d.queue(l.queue).leased++
+		if w := d.workers[e.Session]; w != nil {
+			w.held++
+		}
+	}
+	l.fence = e.Fence
+	return l
+}
+
+// takeBack undoes reservations of leases, and decisions of ticks, that the state
+// refused.
+func (d *Dispatcher) takeBack(st *store.State, b *store.Batch, results []store.Result) {
+	for i := range min(len(b.Commands), len(results)) {
+		c, res := &b.Commands[i], &results[i]
+		switch {
+		case c.Lease != nil && (res.Code != store.OK || res.Each != nil):
+			d.leaseRefused(st, c.Lease, res)
+		case c.Tick != nil && res.Code != store.OK:
+			d.tickRefused(st, c.Tick, res)
+		}
+	}
+}
+
+func (d *Dispatcher) leaseRefused(st *store.State, l *store.Lease, res *store.Result) {
+	meta := st.Meta()
+	for j, id := range l.Runs {
+		if res.Code == store.OK && res.Each[j] == store.OK {
+			continue
+		}
+		held, ok := d.leases[id]
+		if !ok || held.fence != 0 {
+			continue
+		}
+		d.free(id)
+		if r := st.LiveRun(id); r != nil && r.State == store.Scheduled {
+			d.arm(r, meta.Wall, meta.Elapsed)
+		}
+	}
+}
+
+func (d *Dispatcher) tickRefused(st *store.State, t *store.TickCommand, res *store.Result) {
+	sc := st.Schedule(t.Schedule)
+	if sc == nil || d.armed[sc.Number] != deciding {
+		return
+	}
+	if res.Code == store.CodeInvalid { // deciding it again would end the same way
+		d.cfg.Logger.Error("tick refused as invalid, its schedule stands still", "schedule_id", sc.ID)
+		return
+	}
+	delete(d.armed, sc.Number)
+	d.armTick(sc)
+}
+
+func (d *Dispatcher) untilDue(r *store.Run) time.Duration {
+	wall, elapsed := d.cfg.Now()
+	if r.Clock == store.Wall {
+		return time.Duration(r.Due - wall)
+	}
+	return time.Duration(r.Due - elapsed)
+}
+
+// ended frees a lease that a report or a command has ended.
+func (d *Dispatcher) ended(id store.RunID, fence uint64) {
+	if l, ok := d.leases[id]; ok && l.fence == fence {
+		d.free(id)
+	}
+}
+
+func (d *Dispatcher) finished(e *store.Event) {
+	if e.Fence == 0 {
+		d.stale++ // its timer, if it has one, is not wanted any more
+		return
+	}
+	d.ended(e.Run.ID, e.Fence)
+	if w := d.workers[e.Session]; w != nil && (e.Outcome == store.OutcomeCanceled || e.Outcome == store.OutcomeCrashed) {
+		w.Cancel(e.Run, e.Fence)
+	}
+}
+
+// opened gives up the leases of sessions that a newer one of their node has
+// ended.
+func (d *Dispatcher) opened(st *store.State) {
+	for ses := range st.Sessions() {
+		if ses.Ended && !d.dead[ses.ID] {
+			d.dead[ses.ID] = true
+			_, elapsed := d.cfg.Now()
+			for id, l := range d.leases {
+				if l.session == ses.ID && l.fence != 0 {
+					d.orphans = append(d.orphans, orphan{id, l.fence, ses.ID, elapsed})
+				}
+			}
+		}
+	}
+}
+
+// arm sets the timers of a waiting run, or puts it into its lane if it is due.
+func (d *Dispatcher) arm(r *store.Run, wall, elapsed int64) {
+	now := elapsed
+	if r.Clock == store.Wall {
+		now = wall
+	}
+	if r.Due-now <= d.ahead.ns() {
+		d.enter(r, wall, elapsed)
+	} else {
+		d.timers[r.Clock].Set(r.Due, timer{r.ID, runDue})
+	}
+	if m := r.More; m != nil && m.ExpireAt != 0 && r.Attempt == 0 {
+		d.timers[store.Elapsed].Set(m.ExpireAt+d.ahead.ns(), timer{r.ID, runExpires})
+	}
+}
+
+// compact rebuilds the timing wheels once more than half of their timers belong
+// to runs that have ended or moved. Timers are not looked up to be canceled: that
+// would cost a map from run to timer for all, to serve the few.
+func (d *Dispatcher) compact(st *store.State, wall, elapsed int64) {
+	if d.stale < 1024 || d.stale < (d.timers[0].Len()+d.timers[1].Len())/2 {
+		return
+	}
+	d.stale = 0
+	d.timers[store.Elapsed].Reset(elapsed)
+	d.timers[store.Wall].Reset(wall)
+	d.lanes = make(map[laneKey]*lane)
+	for r := range st.LiveRuns() {
+		if _, out := d.leases[r.ID]; r.State == store.Scheduled && !out {
+			d.arm(r, wall, elapsed)
+		}
+	}
+	clear(d.armed)
+	for sc := range st.Schedules() {
+		d.armTick(sc)
+	}
+}
+
+func tickTimer(number uint64) timer {
+	t := timer{kind: tickDue}
+	binary.BigEndian.PutUint64(t.id[:], number)
+	return t
+}
+
+func tickNumber(id store.RunID) uint64 { return binary.BigEndian.Uint64(id[:]) }

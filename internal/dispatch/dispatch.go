@@ -1,0 +1,345 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/escapement-go/scheduler/engine"
+	"github.com/escapement-go/scheduler/store"
+)
+
+// A Rule gives meaning to a schedule's trigger. Times are ns on the trigger's
+// clock.
+type Rule interface {
+	// Next returns the first tick strictly after the given time, 0 if there is
+	// none.
+	Next(after int64) int64
+	// Last returns the latest tick that is not after at. armed is a tick that is
+	// not after at either.
+	Last(armed, at int64) int64
+}
+
+// A Grant is a lease on its way to the worker that holds it.
+type Grant struct {
+	Run *store.Run
+	In  time.Duration // until it is due; ≤ 0 if it is
+}
+
+// A Worker receives what it is granted. Its methods are called under locks: they
+// must be quick and must not call back.
+type Worker interface {
+	Assign(grants []Grant)
+	// Cancel tells that a granted run has been taken back, final or not.
+	Cancel(run *store.Run, fence uint64)
+}
+
+// Alarm is the timer the dispatcher sleeps on.
+type Alarm interface {
+	Reset(at time.Time)
+	C() <-chan time.Time
+	Close() error
+}
+
+// Config is what a dispatcher needs from its surroundings.
+type Config struct {
+	// Kick asks for a batch to be proposed soon, even if nobody has a command for
+	// it. It must not block.
+	Kick func()
+	// Now returns the leader's clocks as a batch would be stamped with now, ns.
+	Now func() (wall, elapsed int64)
+	// Compile gives meaning to a schedule's trigger.
+	Compile func(*store.Schedule) (Rule, error)
+	// Random returns 64 uniform random bits; safe for concurrent use.
+	Random func() uint64
+
+	Alarm     Alarm
+	Logger    *slog.Logger
+	Retention Retention
+	// LostAfter is how long a worker that is not attached may keep its leases.
+	LostAfter time.Duration
+}
+
+// Retention bounds the history. A bound of 0 is none. What it keeps it keeps at
+// least: history is dropped a segment at a time, once all of it is over a bound.
+type Retention struct {
+	MaxAge   time.Duration
+	MaxRuns  int64
+	MaxBytes int64
+}
+
+// A Dispatcher decides on the leader. Safe for concurrent use.
+type Dispatcher struct {
+	cfg  Config
+	wake chan struct{} // 1: a wake-up that is pending is as good as two
+
+	mu      sync.Mutex // guards all below
+	leading bool
+	timers  [2]*engine.Wheel[timer] // by store.Clock
+	stale   int                     // timers of runs that no longer want them
+	held    []heldTick              // ticks that may not be decided before they are due
+	armed   map[uint64]int64        // schedule number → armed tick with a timer
+	ids     map[uint64]string       // schedule number → ID
+	rules   map[uint64]compiled     // by schedule number
+
+	lanes   map[laneKey]*lane
+	queues  map[string]*queue
+	leases  map[store.RunID]lease
+	workers map[uint64]*worker // by session
+	orphans []orphan           // leases of sessions that have no worker
+	dead    map[uint64]bool    // ended sessions to be forgotten
+
+	specs     store.Specs
+	ahead     pace
+	offset    int64 // wall - elapsed, as last seen
+	nextPrune int64 // ns elapsed
+}
+
+// timer is what a timing wheel holds: a run that becomes due or expires, or a
+// schedule's tick (its number is in the ID's first eight bytes).
+type timer struct {
+	id   store.RunID
+	kind timerKind
+}
+
+type timerKind uint8
+
+const (
+	runDue timerKind = iota
+	runExpires
+	tickDue
+)
+
+// compiled is a schedule's rule at a version of the schedule. err tells that
+// this build cannot give the trigger meaning.
+type compiled struct {
+	version uint64
+	rule    Rule
+	err     error
+}
+
+type heldTick struct {
+	clock    store.Clock
+	due      int64
+	schedule string
+}
+
+type queue struct {
+	limit  uint32
+	paused bool
+	leased int // granted or about to be
+}
+
+type lease struct {
+	session uint64
+	fence   uint64 // 0 while the grant is being proposed
+	queue   string
+}
+
+type orphan struct {
+	run     store.RunID
+	fence   uint64
+	session uint64
+	due     int64 // ns elapsed at which the worker is given up
+}
+
+// New returns a dispatcher that leads nothing yet.
+func New(cfg Config) *Dispatcher {
+	d := &Dispatcher{cfg: cfg, wake: make(chan struct{}, 1), workers: make(map[uint64]*worker)}
+	d.reset()
+	return d
+}
+
+// reset forgets everything but the workers.
+func (d *Dispatcher) reset() {
+	d.timers = [2]*engine.Wheel[timer]{}
+	d.stale, d.held, d.orphans = 0, nil, nil
+	d.armed = make(map[uint64]int64)
+	d.ids = make(map[uint64]string)
+	d.rules = make(map[uint64]compiled)
+	d.lanes = make(map[laneKey]*lane)
+	d.queues = make(map[string]*queue)
+	d.leases = make(map[store.RunID]lease)
+	d.dead = make(map[uint64]bool)
+	for _, w := range d.workers {
+		w.held, w.early = 0, nil
+	}
+}
+
+// Lead starts leading from what the state holds, or stops. Called under the
+// state's lock.
+func (d *Dispatcher) Lead(st *store.State, leading bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.reset()
+	d.leading = leading
+	if !leading {
+		return
+	}
+	wall, elapsed := d.cfg.Now()
+	d.offset = wall - elapsed
+	d.timers[store.Elapsed] = engine.New[timer](elapsed)
+	d.timers[store.Wall] = engine.New[timer](wall)
+	d.nextPrune = elapsed + int64(pruneEvery)
+	for _, q := range st.Queues() {
+		d.queues[q.Name] = &queue{limit: q.Limit, paused: q.Paused}
+	}
+	for r := range st.LiveRuns() {
+		if r.State == store.Running {
+			d.adopt(st, r, elapsed)
+		} else {
+			d.arm(r, wall, elapsed)
+		}
+	}
+	for sc := range st.Schedules() {
+		d.armTick(sc)
+	}
+	for ses := range st.Sessions() {
+		if ses.Ended {
+			d.dead[ses.ID] = true
+		}
+	}
+	d.poke()
+}
+
+// adopt takes over a lease that an earlier leader granted.
+func (d *Dispatcher) adopt(st *store.State, r *store.Run, elapsed int64) {
+	d.leases[r.ID] = lease{session: r.Session, fence: r.Fence, queue: r.Spec.Queue}
+	d.queue(r.Spec.Queue).leased++
+	if w := d.workers[r.Session]; w != nil {
+		w.held++
+		return
+	}
+	due := elapsed + int64(d.cfg.LostAfter)
+	if ses, ok := st.Session(r.Session); !ok || ses.Ended {
+		due = elapsed
+	}
+	d.orphans = append(d.orphans, orphan{r.ID, r.Fence, r.Session, due})
+}
+
+// Attach gives a session a worker that can do the named tasks. Leases the
+// session holds stay its own.
+func (d *Dispatcher) Attach(session uint64, w Worker, tasks []string, capacity int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known := make(map[string]bool, len(tasks))
+	for _, name := range tasks {
+		known[name] = true
+	}
+	held := 0
+	for _, l := range d.leases {
+		if l.session == session {
+			held++
+		}
+	}
+	d.workers[session] = &worker{Worker: w, session: session, tasks: known, capacity: capacity, held: held}
+	d.poke()
+}
+
+// Detach takes a session's worker away. Leases it still holds are given up once
+// LostAfter is over, unless it is attached again.
+func (d *Dispatcher) Detach(session uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.workers, session)
+	_, elapsed := d.cfg.Now()
+	for id, l := range d.leases {
+		if l.session == session && l.fence != 0 {
+			d.orphans = append(d.orphans, orphan{id, l.fence, session, elapsed + int64(d.cfg.LostAfter)})
+		}
+	}
+	d.poke()
+}
+
+// SetCapacity changes how many grants a session's worker wants to hold.
+func (d *Dispatcher) SetCapacity(session uint64, capacity int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := d.workers[session]
+	if w == nil {
+		return
+	}
+	grown := capacity > w.capacity
+	w.capacity = capacity
+	if grown {
+		d.poke()
+	}
+}
+
+// Committed tells how long a batch took from being sealed to being applied; the
+// release ahead follows it.
+func (d *Dispatcher) Committed(took time.Duration) {
+	d.mu.Lock()
+	d.ahead.add(took)
+	d.mu.Unlock()
+}
+
+// poke makes the loop look at what to do next.
+func (d *Dispatcher) poke() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run sleeps until the next thing that can happen and asks for a batch then. It
+// returns when ctx ends.
+func (d *Dispatcher) Run(ctx context.Context) {
+	for {
+		due, at := d.next()
+		if due {
+			d.cfg.Kick()
+			at = time.Now().Add(watchClock) // Prepare pokes when it is done
+		}
+		d.cfg.Alarm.Reset(at)
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.wake:
+		case <-d.cfg.Alarm.C():
+		}
+	}
+}
+
+// watchClock is how often the wall clock is compared with the elapsed one: a
+// step of the wall clock makes no timer fire by itself.
+const watchClock = time.Second
+
+// next reports whether something can be decided now, and if not, when.
+func (d *Dispatcher) next() (due bool, at time.Time) {
+	now := time.Now()
+	wall, elapsed := d.cfg.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.leading {
+		return false, now.Add(time.Hour)
+	}
+	if stepped(wall-elapsed, d.offset) {
+		return true, now
+	}
+	sleep := int64(watchClock)
+	soon := func(clock store.Clock, t int64) {
+		left := t - wall
+		if clock == store.Elapsed {
+			left = t - elapsed
+		}
+		sleep = min(sleep, left)
+	}
+	for clock, wheel := range d.timers {
+		if t, ok := wheel.Next(); ok {
+			soon(store.Clock(clock), max(t-d.ahead.ns(), 0))
+		}
+	}
+	for _, h := range d.held {
+		soon(h.clock, h.due)
+	}
+	for _, o := range d.orphans {
+		soon(store.Elapsed, o.due)
+	}
+	soon(store.Elapsed, d.nextPrune)
+	if sleep > 0 {
+		sleep = min(sleep, d.laneWait(wall, elapsed))
+	}
+	return sleep <= 0, now.Add(time.Duration(max(sleep, 0)))
+}

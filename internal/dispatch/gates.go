@@ -1,0 +1,121 @@
+package dispatch
+
+import (
+	"fmt"
+
+	"github.com/escapement-go/scheduler/store"
+)
+
+// look is what the gates look at: a run that asks to be granted, at a time.
+type look struct {
+	d       *Dispatcher
+	key     laneKey
+	clock   store.Clock
+	due     int64
+	wall    int64
+	elapsed int64
+}
+
+// left returns the ns until the run is due.
+func (l *look) left() int64 {
+	if l.clock == store.Wall {
+		return l.due - l.wall
+	}
+	return l.due - l.elapsed
+}
+
+// A gate holds a run back, or lets it pass.
+type gate struct {
+	name string
+	// holds reports whether the run must wait.
+	holds func(*look) bool
+	// says tells why in a sentence.
+	says func(*look) string
+	// opens returns when the gate will open by itself (ns on the run's clock), 0
+	// if time alone does not open it.
+	opens func(*look) int64
+}
+
+func never(*look) int64 { return 0 }
+
+// gates are what a run passes before it is granted, in order. This list is the
+// only one: granting and explaining both walk it.
+var gates = [...]gate{
+	{
+		name: "paused",
+		holds: func(l *look) bool {
+			q := l.d.queues[l.key.queue]
+			return q != nil && q.paused
+		},
+		says:  func(l *look) string { return fmt.Sprintf("queue %q is paused", l.key.queue) },
+		opens: never,
+	},
+	{
+		name: "queue_limit",
+		holds: func(l *look) bool {
+			q := l.d.queues[l.key.queue]
+			return q != nil && q.limit > 0 && q.leased >= int(q.limit)
+		},
+		says: func(l *look) string {
+			q := l.d.queues[l.key.queue]
+			return fmt.Sprintf("queue %q runs %d at a time and %d are running", l.key.queue, q.limit, q.leased)
+		},
+		opens: never,
+	},
+	{
+		name:  "handler",
+		holds: func(l *look) bool { return !l.d.served(l.key.task) },
+		says: func(l *look) string {
+			return fmt.Sprintf("no live worker has a handler for task %q", l.key.task)
+		},
+		opens: never,
+	},
+	{
+		name:  "due",
+		holds: func(l *look) bool { return l.left() > l.d.ahead.ns() },
+		says:  func(l *look) string { return "it is not due yet" },
+		opens: func(l *look) int64 { return l.due },
+	},
+	{
+		name:  "worker",
+		holds: func(l *look) bool { return l.d.choose(l.key.task, l.left() > 0, l.elapsed) == nil },
+		says: func(l *look) string {
+			return fmt.Sprintf("every worker with a handler for task %q is busy", l.key.task)
+		},
+		opens: never,
+	},
+}
+
+// blocked returns the first gate that holds the run, or nil.
+func (l *look) blocked() *gate {
+	for i := range gates {
+		if gates[i].holds(l) {
+			return &gates[i]
+		}
+	}
+	return nil
+}
+
+// Verdict says why a waiting run waits.
+type Verdict struct {
+	Gate   string      // its name; "" if nothing holds the run
+	Reason string      // a sentence
+	Clock  store.Clock // of Until
+	Until  int64       // ns; 0 if time alone does not open the gate
+}
+
+// Explain runs the gates for a waiting run. It answers only on the leader;
+// ok is false elsewhere.
+func (d *Dispatcher) Explain(r *store.Run) (v Verdict, ok bool) {
+	wall, elapsed := d.cfg.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.leading {
+		return Verdict{}, false
+	}
+	l := look{d, laneKey{r.Spec.Queue, r.Spec.Task}, r.Clock, r.Due, wall, elapsed}
+	if g := l.blocked(); g != nil {
+		return Verdict{Gate: g.name, Reason: g.says(&l), Clock: r.Clock, Until: g.opens(&l)}, true
+	}
+	return Verdict{Reason: "nothing holds it; it is about to be leased"}, true
+}

@@ -1,0 +1,133 @@
+package dispatch
+
+import (
+	"math"
+
+	"github.com/escapement-go/scheduler/store"
+)
+
+// agingStep is the wait that raises a run's effective priority by one class, so
+// that a steady stream of higher classes does not starve it (ns).
+const agingStep = int64(30e9)
+
+type laneKey struct {
+	queue string
+	task  string
+}
+
+// A lane holds the waiting runs that pass or fail the same gates: those of one
+// task in one queue. Within it the order is by priority class, then due time.
+type lane struct {
+	key     laneKey
+	classes [store.NumPriorities]waiting
+}
+
+// entry is a run that waits in a lane. It may be out of date; the state is asked
+// before it is granted.
+type entry struct {
+	id    store.RunID
+	due   int64 // ns on clock
+	since int64 // ns elapsed at which it was, or will be, due: what orders it
+	seq   uint64
+	clock store.Clock
+}
+
+func (d *Dispatcher) lane(spec *store.Spec) *lane {
+	key := laneKey{spec.Queue, spec.Task}
+	l := d.lanes[key]
+	if l == nil {
+		l = &lane{key: key}
+		d.lanes[key] = l
+	}
+	return l
+}
+
+func (d *Dispatcher) queue(name string) *queue {
+	q := d.queues[name]
+	if q == nil {
+		q = new(queue)
+		d.queues[name] = q
+	}
+	return q
+}
+
+func (l *lane) empty() bool {
+	for i := range l.classes {
+		if len(l.classes[i].heap) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// head returns the entry to be served next and its rank, which grows with
+// urgency: the class, raised by the time waited.
+func (l *lane) head(elapsed int64) (class int, e *entry, rank int64) {
+	rank = math.MinInt64
+	for c := range l.classes {
+		h := l.classes[c].heap
+		if len(h) == 0 {
+			continue
+		}
+		raised := int64(c)
+		if waited := elapsed - h[0].since; waited > 0 {
+			raised = min(raised+waited/agingStep, int64(store.Critical))
+		}
+		if e == nil || raised > rank || raised == rank && h[0].before(e) {
+			class, e, rank = c, &h[0], raised
+		}
+	}
+	return class, e, rank
+}
+
+func (a *entry) before(b *entry) bool {
+	if a.since != b.since {
+		return a.since < b.since
+	}
+	return a.seq < b.seq
+}
+
+// waiting is a binary heap of entries, the earliest on top.
+type waiting struct {
+	heap []entry
+	seq  uint64
+}
+
+func (w *waiting) push(e entry) {
+	w.seq++
+	e.seq = w.seq
+	w.heap = append(w.heap, e)
+	i := len(w.heap) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if !w.heap[i].before(&w.heap[up]) {
+			break
+		}
+		w.heap[i], w.heap[up] = w.heap[up], w.heap[i]
+		i = up
+	}
+}
+
+func (w *waiting) pop() entry {
+	top := w.heap[0]
+	last := len(w.heap) - 1
+	w.heap[0] = w.heap[last]
+	w.heap = w.heap[:last]
+	for i := 0; ; {
+		least := i
+		for _, kid := range [2]int{2*i + 1, 2*i + 2} {
+			if kid < last && w.heap[kid].before(&w.heap[least]) {
+				least = kid
+			}
+		}
+		if least == i {
+			break
+		}
+		w.heap[i], w.heap[least] = w.heap[least], w.heap[i]
+		i = least
+	}
+	if cap(w.heap) > 1024 && last < cap(w.heap)/4 { // give a past burst's memory back
+		w.heap = append(make([]entry, 0, cap(w.heap)/2), w.heap...)
+	}
+	return top
+}

@@ -1,0 +1,247 @@
+package dispatch
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/escapement-go/scheduler/store"
+)
+
+// missedAfter is how late a tick may still run under CatchUpNone: lateness of an
+// election or a restart is not a missed tick.
+const missedAfter = int64(10 * time.Second)
+
+// deciding stands in for an armed tick that is in a batch on its way.
+const deciding = int64(-1 << 63)
+
+// armTick sets the timer of a schedule's armed tick.
+func (d *Dispatcher) armTick(sc *store.Schedule) {
+	if sc.Paused || sc.Next == 0 {
+		delete(d.armed, sc.Number)
+		return
+	}
+	if d.armed[sc.Number] == sc.Next {
+		return
+	}
+	d.armed[sc.Number] = sc.Next
+	d.ids[sc.Number] = sc.ID
+	d.timers[sc.Trigger.TickClock()].Set(sc.Next, tickTimer(sc.Number))
+}
+
+// rule returns the compiled trigger of a schedule.
+func (d *Dispatcher) rule(sc *store.Schedule) (Rule, error) {
+	c, ok := d.rules[sc.Number]
+	if !ok || c.version != sc.Version {
+		rule, err := d.cfg.Compile(sc)
+		c = compiled{sc.Version, rule, err}
+		d.rules[sc.Number] = c
+		if err != nil {
+			d.cfg.Logger.Error("trigger cannot be evaluated, its schedule stands still", "schedule_id", sc.ID, "error", err)
+		}
+	}
+	return c.rule, c.err
+}
+
+// tick decides a tick that is due, or soon.
+func (p *preparation) tick(number uint64, due int64) {
+	d := p.d
+	if d.armed[number] != due {
+		return // a timer of a tick that was decided or moved
+	}
+	sc := p.st.Schedule(d.ids[number])
+	if sc == nil || sc.Number != number || sc.Paused || sc.Next != due {
+		return
+	}
+	clock := sc.Trigger.TickClock()
+	if due > p.now(clock) && sc.Overlap == store.OverlapSkip && len(sc.Live) > 0 {
+		// The run before it may end in time: decided when it is due.
+		d.held = append(d.held, heldTick{clock, due, sc.ID})
+		return
+	}
+	p.decide(sc)
+}
+
+// tickHeld decides the held ticks that are due now.
+func (p *preparation) tickHeld() {
+	left := p.d.held[:0]
+	for _, h := range p.d.held {
+		if h.due > p.now(h.clock) {
+			left = append(left, h)
+			continue
+		}
+		sc := p.st.Schedule(h.schedule)
+		if sc != nil && !sc.Paused && sc.Next == h.due && p.d.armed[sc.Number] == h.due {
+			p.decide(sc)
+		}
+	}
+	p.d.held = left
+}
+
+// decide adds the command that decides the armed tick of sc and all after it up
+// to now.
+func (p *preparation) decide(sc *store.Schedule) {
+	rule, err := p.d.rule(sc)
+	if err != nil {
+		return
+	}
+	p.ticks++
+	p.d.armed[sc.Number] = deciding
+	now := p.now(sc.Trigger.TickClock())
+	t := &store.TickCommand{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next}
+	last := sc.Next
+	if sc.Next <= now {
+		last = rule.Last(sc.Next, now)
+	}
+	runs := now-last <= missedAfter || sc.CatchUp == store.CatchUpLatest
+	reason := "the scheduler was not running"
+	if sc.MaxAge > 0 && now-last > sc.MaxAge {
+		runs, reason = false, "it was older than the schedule allows"
+	}
+	before := store.TickMerged
+	if sc.CatchUp == store.CatchUpNone {
+		before = store.TickMissed
+	}
+	switch {
+	case !runs:
+		t.Spans = []store.DecidedSpan{{From: sc.Next, To: last, Outcome: store.TickMissed, Reason: reason}}
+	case last > sc.Next:
+		prev := rule.Last(sc.Next, last-1)
+		t.Spans = []store.DecidedSpan{{From: sc.Next, To: prev, Outcome: before, Reason: reason}}
+	}
+	if runs {
+		t.Nominal = last
+		t.Run = p.mint(last)
+	}
+	t.Next = nextUndecided(rule, sc, last)
+	p.add(store.Command{Kind: store.KindTick, Tick: t})
+	if runs && (sc.Overlap == store.OverlapAllow || len(sc.Live) == 0) {
+		if p.fresh == nil {
+			p.fresh = make(map[store.RunID]*store.Schedule)
+		}
+		due := *sc
+		due.Next = last
+		p.fresh[t.Run] = &due
+	}
+}
+
+// nextUndecided returns the first tick after t that has no outcome yet.
+func nextUndecided(rule Rule, sc *store.Schedule, t int64) int64 {
+	next := rule.Next(t)
+	for range len(sc.Decided) {
+		d, inside := sc.DecidedAt(next)
+		if next == 0 || !inside {
+			break
+		}
+		next = rule.Next(d.To)
+	}
+	return next
+}
+
+// mint makes the ID of a tick's run: its time is the nominal one.
+func (p *preparation) mint(nominal int64) store.RunID {
+	var entropy [10]byte
+	binary.BigEndian.PutUint64(entropy[:], p.d.cfg.Random())
+	binary.BigEndian.PutUint16(entropy[8:], uint16(p.d.cfg.Random()))
+	return store.NewRunID(time.Unix(0, max(nominal, 0)), entropy)
+}
+
+// stepBack is how far the wall clock must fall behind the elapsed one to count
+// as set back. Less than that only makes ticks wait a little longer.
+const stepBack = int64(time.Second)
+
+func stepped(offset, seen int64) bool { return offset < seen-stepBack || offset > seen+stepBack }
+
+// followClock notices a step of the wall clock. Forward, the timers that were
+// jumped over are simply due. Backward, cron ticks are armed anew from the new
+// time; what was decided already stays so.
+func (p *preparation) followClock() {
+	d := p.d
+	offset := p.wall - p.elapsed
+	back := offset < d.offset-stepBack
+	if stepped(offset, d.offset) {
+		d.cfg.Logger.Warn("wall clock stepped", "by", time.Duration(offset-d.offset))
+	}
+	d.offset = offset
+	if !back {
+		return
+	}
+	d.held = nil
+	wheel := d.timers[store.Wall]
+	wheel.Reset(p.wall)
+	m := new(store.Rearm)
+	for sc := range p.st.Schedules() {
+		if sc.Trigger.TickClock() != store.Wall || sc.Paused || sc.Next == 0 {
+			continue
+		}
+		delete(d.armed, sc.Number)
+		d.armTick(sc)
+		rule, err := d.rule(sc)
+		if err != nil {
+			continue
+		}
+		if next := nextUndecided(rule, sc, p.wall); next != sc.Next && next != 0 {
+			m.Ticks = append(m.Ticks, store.RearmTick{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next, Next: next})
+		}
+	}
+	for r := range p.st.LiveRuns() {
+		if r.State == store.Scheduled && r.Clock == store.Wall {
+			if _, out := d.leases[r.ID]; !out {
+				d.arm(r, p.wall, p.elapsed)
+			}
+		}
+	}
+	if len(m.Ticks) > 0 {
+		p.add(store.Command{Kind: store.KindRearm, Rearm: m})
+	}
+}
+
+// pruneEvery is how often the history's bounds are looked at.
+const pruneEvery = 10 * time.Second
+
+// prune drops the history that is over its bounds, the oldest first, and forgets
+// ended sessions that hold nothing.
+func (p *preparation) prune() {
+	keep := p.d.cfg.Retention
+	segments := p.st.Segments()
+	var rows, bytes int64
+	for _, s := range segments {
+		if s.Kind == store.RunSegment {
+			rows += s.Rows
+		}
+		bytes += s.Bytes
+	}
+	drop := new(store.Prune)
+	for _, s := range segments {
+		isRun := s.Kind == store.RunSegment
+		old := keep.MaxAge > 0 && p.elapsed-s.Last > int64(keep.MaxAge)
+		many := keep.MaxRuns > 0 && isRun && rows-s.Rows >= keep.MaxRuns
+		big := keep.MaxBytes > 0 && bytes-s.Bytes >= keep.MaxBytes
+		if !old && !many && !big {
+			continue
+		}
+		drop.Segments = append(drop.Segments, s.Key())
+		bytes -= s.Bytes
+		if isRun {
+			rows -= s.Rows
+		}
+	}
+	if len(drop.Segments) > 0 || p.st.UniquesOver() {
+		p.add(store.Command{Kind: store.KindPrune, Prune: drop})
+	}
+	p.forgetSessions()
+}
+
+func (p *preparation) forgetSessions() {
+	d := p.d
+	holds := make(map[uint64]bool)
+	for _, l := range d.leases {
+		if d.dead[l.session] {
+			holds[l.session] = true
+		}
+	}
+	for id := range d.dead {
+		if !holds[id] {
+			p.add(store.Command{Kind: store.KindEndSession, End: &store.EndSession{ID: id}})
+		}
+	}
+}

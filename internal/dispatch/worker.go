@@ -1,0 +1,62 @@
+package dispatch
+
+// maxEarly is how many grants that are not yet due a worker may hold beyond its
+// capacity, as long as it is not busy: they take no slot until they are due.
+const maxEarly = 16384
+
+// worker is a session's worker and what it holds.
+type worker struct {
+	Worker
+	session  uint64
+	tasks    map[string]bool
+	capacity int
+	held     int     // grants out, or about to be
+	early    []int64 // due times (ns elapsed) of grants made ahead, a heap-free approximation: pruned as they pass
+}
+
+// pass forgets the early grants whose time has come.
+func (w *worker) pass(elapsed int64) {
+	n := 0
+	for _, due := range w.early {
+		if due > elapsed {
+			w.early[n] = due
+			n++
+		}
+	}
+	w.early = w.early[:n]
+}
+
+// room reports whether the worker wants one more grant: of a run that is due, or
+// of one that is not.
+func (w *worker) room(early bool) bool {
+	due := w.held - len(w.early)
+	if early {
+		return due < w.capacity && len(w.early) < maxEarly
+	}
+	return due < w.capacity
+}
+
+// served reports whether any worker has a handler for the task.
+func (d *Dispatcher) served(task string) bool {
+	for _, w := range d.workers {
+		if w.tasks[task] {
+			return true
+		}
+	}
+	return false
+}
+
+// choose returns the least loaded worker that has the task and room, or nil.
+func (d *Dispatcher) choose(task string, early bool, elapsed int64) *worker {
+	var best *worker
+	for _, w := range d.workers {
+		if !w.tasks[task] || !w.room(early) {
+			continue
+		}
+		if best == nil || w.held*best.capacity < best.held*w.capacity ||
+			w.held*best.capacity == best.held*w.capacity && w.session < best.session {
+			best = w
+		}
+	}
+	return best
+}
