@@ -1,0 +1,83 @@
+package worker
+
+import "time"
+
+// prefetch decides how many attempts the pool wants to hold beyond those it executes: as many as keep its slots busy
+// for a moment, going by how long handlers have taken lately. It is zero for handlers that take longer than that.
+type prefetch struct {
+	slots   int
+	typical int64 // ns a handler holds its slot: a moving average; 0 before the first
+	told    int   // the capacity last told
+	away    int   // the part of it that replaces slots given back
+}
+
+const (
+	ahead       = int64(5 * time.Millisecond) // of work for each slot
+	maxPrefetch = 8192
+	smoothing   = 16 // runs after which a change has come through by two thirds
+)
+
+func (f *prefetch) measure(took int64) {
+	took = max(took, 1)
+	if f.typical == 0 {
+		f.typical = took
+		return
+	}
+	f.typical = max(f.typical+(took-f.typical)/smoothing, 1)
+}
+
+// collapse is for when attempts have waited for too long: the average does not know yet of handlers that are still
+// running. It recovers with the next short ones.
+func (f *prefetch) collapse() { f.typical = max(f.typical, int64(f.slots)*ahead+1) }
+
+func (f *prefetch) want() int {
+	if f.typical == 0 {
+		return 0
+	}
+	return int(min(int64(f.slots)*ahead/f.typical, maxPrefetch))
+}
+
+// Capacity returns how many assignments of any class the pool wants to hold at a time, waiting, running and not yet
+// acked together: its slots without the reserved ones, one more for each handler that has given its slot back, and a
+// prefetch while handlers are short, from the work of 5 ms for each slot up to 8,192. It is zero once the pool drains.
+// A run that is not due yet takes no slot: as many of these may be assigned as the scheduler likes.
+func (p *Pool) Capacity() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.capacityLocked()
+}
+
+// Reserved returns how many assignments of class [store.Critical] the pool wants to hold beyond [Pool.Capacity].
+// Others, assigned in their place, would wait for an ordinary slot and be handed back.
+func (p *Pool) Reserved() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state >= draining {
+		return 0
+	}
+	return p.reserved
+}
+
+func (p *Pool) capacityLocked() int {
+	if p.state >= draining {
+		return 0
+	}
+	return p.cfg.Slots - p.reserved + p.slots.away + p.prefetch.want()
+}
+
+// measureLocked takes in how long (ns) a handler held its slot.
+func (p *Pool) measureLocked(took int64) {
+	p.prefetch.measure(took)
+	p.tellLocked()
+}
+
+// tellLocked has the keeper tell the capacity if it has changed by more than an eighth, or because of a slot that was
+// given or taken back: a handler may be waiting for a run that only this makes room for.
+func (p *Pool) tellLocked() {
+	c, f := p.capacityLocked(), &p.prefetch
+	if diff := c - f.told; diff > f.told/8 || -diff > f.told/8 || f.away != p.slots.away {
+		f.told, f.away = c, p.slots.away
+		p.chores.tell = true
+		p.pokeKeeper()
+	}
+}
