@@ -1,0 +1,33 @@
+// Package boltstore keeps a state of package store on disk: in one bbolt file,
+// written behind by one flush at a time.
+//
+// # What is where
+//
+//	meta        format, state (the position), totals (the sums' own sum)
+//	config      the membership as of the position, opaque
+//	sums        per bucket: rows, bytes and digest
+//	runs        live runs by ID
+//	schedules, queues, sessions, uniques, tasks, segments
+//	history     a bucket per hour and part: final runs by ID
+//	ticks       a bucket per day and part: ledger rows by schedule and nominal time
+//	journal     a bucket per stretch of log indexes: packed events by index
+//
+// # What is checked, and when
+//
+// Each row carries a checksum of its key and content, and each bucket has a row
+// count and a digest that does not depend on order. Opening walks the page tree
+// and compares the row counts of all buckets, so that bbolt is only ever given a
+// file it can read. The digests of live rows are compared when the image is
+// loaded. Rows of the history are checked when they are read.
+//
+// A power cut leaves the file at the last commit or at the one before, never
+// between: bbolt writes the pages first and the page that points at them last. A
+// damaged copy of that last page is the same thing to see as a power cut while it
+// was written, and has the same effect: the file opens at the commit before.
+//
+// # Concurrency
+//
+// All methods of a [Store] may be called at the same time. Listings read in short
+// transactions of their own, so a slow consumer pins nothing: a listing shows
+// each row as it was at some moment of the listing.
+package boltstore

@@ -1,0 +1,180 @@
+package boltstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/tinylib/msgp/msgp"
+
+	"github.com/escapement-go/scheduler/store"
+)
+
+// A row is its record's encoded form behind a checksum and a version:
+//
+//	crc32c of key, version and body, little endian  4 bytes
+//	version                                         1 byte
+//	body
+const (
+	rowVersion = 1
+	rowHeader  = 5
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// seal fills in the header of a row whose body is in place.
+func seal(key, row []byte) {
+	row[4] = rowVersion
+	binary.LittleEndian.PutUint32(row, rowSum(key, row))
+}
+
+func rowSum(key, row []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, row[4:])
+}
+
+// open returns the body of a row. It aliases row.
+func open(bucket string, key, row []byte) ([]byte, error) {
+	switch {
+	case len(row) < rowHeader:
+		return nil, &CorruptError{Bucket: bucket, Key: keyText(key), Reason: "row is too short"}
+	case binary.LittleEndian.Uint32(row) != rowSum(key, row):
+		return nil, &CorruptError{Bucket: bucket, Key: keyText(key), Reason: "checksum does not match"}
+	case row[4] > rowVersion:
+		return nil, fmt.Errorf("%w: bucket %q has rows of version %d, this build reads up to %d", ErrNewer, bucket, row[4], rowVersion)
+	}
+	return row[rowHeader:], nil
+}
+
+// record is a pointer to a record with a generated codec.
+type record[T any] interface {
+	*T
+	msgp.Unmarshaler
+}
+
+// read decodes the record of a row. Nothing of it aliases row.
+func read[T any, P record[T]](bucket string, key, row []byte) (*T, error) {
+	body, err := open(bucket, key, row)
+	if err != nil {
+		return nil, err
+	}
+	rec := new(T)
+	rest, err := P(rec).UnmarshalMsg(body)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes follow the record", len(rest))
+	}
+	if err != nil {
+		return nil, &CorruptError{Bucket: bucket, Key: keyText(key), Reason: err.Error()}
+	}
+	return rec, nil
+}
+
+// readRun is read for runs. Rows of one task have equal specs, and the cache
+// saves decoding them over and over.
+func readRun(specs *store.Specs, bucket string, key, row []byte) (*store.Run, error) {
+	return read[store.Run](bucket, key, row)
+}
+
+// A sum says what a bucket holds, whatever the order it came in.
+type sum struct {
+	rows   uint64
+	bytes  uint64 // of keys and rows
+	digest uint64 // sum of the rows' hashes; a row's checksum covers its key
+}
+
+const sumSize = 24
+
+func (s *sum) add(key, row []byte) {
+	s.rows++
+	s.bytes += uint64(len(key) + len(row))
+	s.digest += xxhash.Sum64(row)
+}
+
+func (s *sum) remove(key, row []byte) {
+	s.rows--
+	s.bytes -= uint64(len(key) + len(row))
+	s.digest -= xxhash.Sum64(row)
+}
+
+func (s *sum) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, s.rows)
+	b = binary.LittleEndian.AppendUint64(b, s.bytes)
+	return binary.LittleEndian.AppendUint64(b, s.digest)
+}
+
+func parseSum(b []byte) sum {
+	return sum{
+		rows:   binary.LittleEndian.Uint64(b),
+		bytes:  binary.LittleEndian.Uint64(b[8:]),
+		digest: binary.LittleEndian.Uint64(b[16:]),
+	}
+}
+
+// An arena is the memory of one transaction's rows: bbolt refers to them until
+// it is over.
+type arena struct {
+	chunks [][]byte
+	next   int    // chunk to use after buf
+	buf    []byte // what is left of the current chunk, as capacity
+}
+
+const arenaChunk = 1 << 20
+
+// maxArena is how much memory an arena keeps for the next transaction.
+const maxArena = 64 << 20
+
+// reset makes the memory free again.
+func (a *arena) reset() {
+	if len(a.chunks) > maxArena/arenaChunk {
+		a.chunks = nil
+	}
+	a.next, a.buf = 0, nil
+}
+
+// begin returns an empty slice with room for a row of n bytes, header set aside.
+func (a *arena) begin(n int) []byte {
+	n += rowHeader
+	if n > cap(a.buf) {
+		if n > arenaChunk/4 {
+			return make([]byte, rowHeader, n)
+		}
+		if a.next == len(a.chunks) {
+			a.chunks = append(a.chunks, make([]byte, 0, arenaChunk))
+		}
+		a.buf = a.chunks[a.next]
+		a.next++
+	}
+	return a.buf[:rowHeader]
+}
+
+// end takes what begin returned and the caller has filled.
+func (a *arena) end(row []byte) []byte {
+	if cap(a.buf) == cap(row) { // not moved: it is the front of buf
+		a.buf = row[len(row):len(row):cap(row)]
+	}
+	return row[:len(row):len(row)]
+}
+
+// codec is a record that can be encoded.
+type codec interface {
+	msgp.Marshaler
+	msgp.Sizer
+}
+
+// encode returns the row of a record.
+func (a *arena) encode(key []byte, rec codec) ([]byte, error) {
+	row, err := rec.MarshalMsg(a.begin(rec.Msgsize()))
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", rec, err)
+	}
+	row = a.end(row)
+	seal(key, row)
+	return row, nil
+}
+
+// raw returns the row of a body that is encoded already.
+func (a *arena) raw(key, body []byte) []byte {
+	row := a.end(append(a.begin(len(body)), body...))
+	seal(key, row)
+	return row
+}

@@ -1,0 +1,236 @@
+package boltstore
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/escapement-go/scheduler/store"
+)
+
+// How full pages are left when they split: keys that only grow leave nothing
+// between them to fill later.
+const (
+	appendFill = 0.95
+	randomFill = 0.5
+)
+
+// runs writes the runs in the order of their keys, live ones to their bucket and
+// final ones to their segments.
+func (w *writer) runs(f *store.Flush) error {
+	if len(f.Runs) == 0 {
+		return nil
+	}
+	live, err := w.table(runsBucket, randomFill)
+	if err != nil {
+		return err
+	}
+	var at store.SegmentKey
+	var segment *table
+	for _, id := range sortedRuns(f.Runs) {
+		r := f.Runs[id]
+		final, isFinal := f.Final[id]
+		if r == nil || isFinal && final.WasLive {
+			if err := live.delete(id[:]); err != nil {
+				return err
+			}
+		}
+		if r == nil {
+			continue
+		}
+		to := live
+		if isFinal {
+			if segment == nil || at != final.Segment {
+				if segment, err = w.table(segmentPath(final.Segment), appendFill); err != nil {
+					return err
+				}
+				at = final.Segment
+			}
+			to = segment
+		}
+		row, err := w.rows.encode(id[:], r)
+		if err != nil {
+			return err
+		}
+		if err := to.put(id[:], row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sortedRuns(runs map[store.RunID]*store.Run) []store.RunID {
+	ids := make([]store.RunID, 0, len(runs))
+	for id := range runs {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, store.RunID.Compare)
+	return ids
+}
+
+// live writes the other live records.
+func (w *writer) live(f *store.Flush) error {
+	if err := putAll(w, schedulesBucket, f.Schedules, textKey); err != nil {
+		return err
+	}
+	if err := putAll(w, queuesBucket, f.Queues, textKey); err != nil {
+		return err
+	}
+	if err := putAll(w, sessionsBucket, f.Sessions, numberKey); err != nil {
+		return err
+	}
+	if err := putAll(w, uniquesBucket, f.Uniques, textKey); err != nil {
+		return err
+	}
+	if err := putAll(w, segmentsBucket, f.Segments, segmentKey); err != nil {
+		return err
+	}
+	if len(f.Tasks) == 0 {
+		return nil
+	}
+	t, err := w.table(tasksBucket, randomFill)
+	if err != nil {
+		return err
+	}
+	for _, name := range f.Tasks {
+		key := textKey(name)
+		if err := t.put(key, w.rows.raw(key, []byte(name))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putAll stores records in the order of their keys and deletes those that are nil.
+func putAll[K comparable, R any, P interface {
+	*R
+	codec
+}](w *writer, path string, recs map[K]P, key func(K) []byte) error {
+	if len(recs) == 0 {
+		return nil
+	}
+	t, err := w.table(path, randomFill)
+	if err != nil {
+		return err
+	}
+	type pair struct {
+		key []byte
+		rec P
+	}
+	pairs := make([]pair, 0, len(recs))
+	for k, rec := range recs {
+		pairs = append(pairs, pair{key(k), rec})
+	}
+	slices.SortFunc(pairs, func(a, b pair) int { return bytes.Compare(a.key, b.key) })
+	for _, p := range pairs {
+		if p.rec == nil {
+			if err := t.delete(p.key); err != nil {
+				return err
+			}
+			continue
+		}
+		row, err := w.rows.encode(p.key, p.rec)
+		if err != nil {
+			return err
+		}
+		if err := t.put(p.key, row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ticks writes the ledger rows in the order of their keys. Of rows with one key
+// the last one decided stays.
+func (w *writer) ticks(f *store.Flush) error {
+	rows := make([]*store.TickRow, len(f.Ticks))
+	for i := range f.Ticks {
+		rows[i] = &f.Ticks[i]
+	}
+	slices.SortStableFunc(rows, func(a, b *store.TickRow) int {
+		return cmp.Or(
+			cmp.Compare(a.Segment.Time, b.Segment.Time), cmp.Compare(a.Segment.Part, b.Segment.Part),
+			cmp.Compare(a.Tick.Schedule, b.Tick.Schedule), cmp.Compare(a.Tick.To, b.Tick.To),
+		)
+	})
+	for _, r := range rows {
+		t, err := w.table(segmentPath(r.Segment), appendFill)
+		if err != nil {
+			return err
+		}
+		key := tickKey(r.Tick.Schedule, r.Tick.To)
+		row, err := w.rows.encode(key[:], &r.Tick)
+		if err != nil {
+			return err
+		}
+		if err := t.put(key[:], row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// journalChunks is into how many buckets the journal is divided at least: it is
+// trimmed by whole ones.
+const journalChunks = 16
+
+// events appends to the journal, and drops its oldest buckets while it is above
+// its bound.
+func (w *writer) events(f *store.Flush) error {
+	if len(f.Events) == 0 {
+		return nil
+	}
+	chunks, total := w.journalChunks()
+	var t *table
+	for _, e := range f.Events {
+		if len(chunks) == 0 || w.sum(chunks[len(chunks)-1]).bytes >= uint64(w.journalBytes/journalChunks) {
+			name := binary.BigEndian.AppendUint64(nil, e.Index)
+			chunks, t = append(chunks, journalBucket+"/"+string(name)), nil
+		}
+		if t == nil {
+			var err error
+			if t, err = w.table(chunks[len(chunks)-1], appendFill); err != nil {
+				return err
+			}
+		}
+		key := numberKey(e.Index)
+		row := w.rows.raw(key, e.Data)
+		if err := t.put(key, row); err != nil {
+			return err
+		}
+		total += uint64(len(key) + len(row))
+	}
+	for len(chunks) > 1 && total > uint64(w.journalBytes) {
+		total -= w.sum(chunks[0]).bytes
+		if err := w.dropBucket(chunks[0]); err != nil {
+			return err
+		}
+		chunks = chunks[1:]
+	}
+	return nil
+}
+
+// journalChunks returns the paths of the journal's buckets, oldest first, and the
+// bytes in them.
+func (w *writer) journalChunks() (chunks []string, total uint64) {
+	for _, path := range slices.Sorted(maps.Keys(w.known)) {
+		if parent, _ := split(path); parent == journalBucket {
+			chunks = append(chunks, path)
+			total += w.known[path].bytes
+		}
+	}
+	return chunks, total
+}
+
+// sum returns what the bucket at path holds by now.
+func (w *writer) sum(path string) sum {
+	if t, used := w.tables[path]; used {
+		if t == nil {
+			return sum{}
+		}
+		return t.sum
+	}
+	return w.known[path]
+}
