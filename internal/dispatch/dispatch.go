@@ -35,11 +35,11 @@ type Worker interface {
 	Cancel(run *store.Run, fence uint64)
 }
 
-// Alarm is the timer the dispatcher sleeps on.
+// Alarm is the timer the dispatcher sleeps on. Reset must leave nothing stale in
+// the channel.
 type Alarm interface {
-	Reset(at time.Time)
+	Reset(d time.Duration)
 	C() <-chan time.Time
-	Close() error
 }
 
 // Config is what a dispatcher needs from its surroundings.
@@ -287,12 +287,12 @@ func (d *Dispatcher) poke() {
 // returns when ctx ends.
 func (d *Dispatcher) Run(ctx context.Context) {
 	for {
-		due, at := d.next()
-		if due {
+		sleep := d.next()
+		if sleep <= 0 {
 			d.cfg.Kick()
-			at = time.Now().Add(watchClock) // Prepare pokes when it is done
+			sleep = watchClock // Prepare pokes when it is done
 		}
-		d.cfg.Alarm.Reset(at)
+		d.cfg.Alarm.Reset(sleep)
 		select {
 		case <-ctx.Done():
 			return
@@ -306,17 +306,17 @@ func (d *Dispatcher) Run(ctx context.Context) {
 // step of the wall clock makes no timer fire by itself.
 const watchClock = time.Second
 
-// next reports whether something can be decided now, and if not, when.
-func (d *Dispatcher) next() (due bool, at time.Time) {
-	now := time.Now()
+// next returns how long nothing can be decided, at most watchClock while
+// leading; zero or less if something can be now.
+func (d *Dispatcher) next() time.Duration {
 	wall, elapsed := d.cfg.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.leading {
-		return false, now.Add(time.Hour)
+		return time.Hour
 	}
 	if stepped(wall-elapsed, d.offset) {
-		return true, now
+		return 0
 	}
 	sleep := int64(watchClock)
 	soon := func(clock store.Clock, t int64) {
@@ -341,5 +341,5 @@ func (d *Dispatcher) next() (due bool, at time.Time) {
 	if sleep > 0 {
 		sleep = min(sleep, d.laneWait(wall, elapsed))
 	}
-	return sleep <= 0, now.Add(time.Duration(max(sleep, 0)))
+	return time.Duration(sleep)
 }
