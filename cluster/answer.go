@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/escapement-go/scheduler/store"
+)
+
+// claim returns the entry of ours that raft has as data, or nil. It is ours if it
+// is the very same bytes in memory: then what was encoded is what would be
+// decoded. The caller answers it.
+func (b *batcher) claim(data []byte) *batch {
+	if len(data) == 0 {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, bt := range b.inflight {
+		if len(bt.data) == len(data) && &bt.data[0] == &data[0] {
+			bt.claimed = true
+			return bt
+		}
+	}
+	return nil
+}
+
+// answer gives the callers of a claimed entry their results.
+func (b *batcher) answer(bt *batch, results []store.Result) {
+	at := 0
+	for _, w := range bt.waiters {
+		n := len(w.cmds)
+		w.done <- outcome{results: results[at : at+n : at+n]}
+		at += n
+	}
+	took := time.Since(bt.began)
+	b.pace.Store((7*b.pace.Load() + int64(took)) / 8) // only the apply goroutine stores
+	if seen := b.node.cfg.Observe.Batch; seen != nil {
+		seen(len(results), len(bt.data), took)
+	}
+}
+
+// settle ends the entry's time in flight; callers that the apply goroutine does
+// not answer get err. It reports whether the entry was dropped: not applied
+// through here, whatever else became of it.
+func (b *batcher) settle(bt *batch, err error) (dropped bool) {
+	b.mu.Lock()
+	claimed := bt.claimed
+	for i := range b.inflight {
+		if b.inflight[i] == bt {
+			b.inflight = append(b.inflight[:i], b.inflight[i+1:]...)
+			break
+		}
+	}
+	if len(b.inflight) == 0 && b.drained != nil {
+		close(b.drained)
+		b.drained = nil
+	}
+	b.mu.Unlock()
+	if !claimed {
+		bt.fail(err)
+	}
+	return !claimed
+}
+
+// fail gives the callers of an entry an error.
+func (bt *batch) fail(err error) {
+	for _, w := range bt.waiters {
+		w.done <- outcome{err: err}
+	}
+}
+
+// classify turns the fate of an entry into the error of its callers: either it
+// was certainly not appended, or nobody knows.
+func classify(err error) error {
+	switch {
+	case errors.Is(err, raft.ErrNotLeader),
+		errors.Is(err, raft.ErrEnqueueTimeout),
+		errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return ErrNotLeader
+	case err == nil:
+		return unknown(errors.New("applied by another way"))
+	}
+	return unknown(err)
+}
+
+// lead begins to send to r.
+func (b *batcher) lead(r *raft.Raft) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.raft, b.refusal = r, nil
+}
+
+// refuse ends sending: calls that wait for an entry, and later ones, get err.
+// What is in flight goes on to its fate.
+func (b *batcher) refuse(err error) {
+	b.mu.Lock()
+	queue := b.queue
+	b.queue, b.queued = nil, 0
+	b.raft, b.refusal = nil, err
+	for _, w := range queue {
+		w.queued = false
+	}
+	b.mu.Unlock()
+	for _, w := range queue {
+		w.done <- outcome{err: err}
+	}
+}
+
+// idle returns a channel that is closed once nothing is in flight. The batcher
+// must have been told to refuse.
+func (b *batcher) idle() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.drained == nil {
+		b.drained = make(chan struct{})
+	}
+	drained := b.drained
+	if len(b.inflight) == 0 {
+		close(drained)
+		b.drained = nil
+	}
+	return drained
+}

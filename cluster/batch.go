@@ -1,0 +1,296 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/escapement-go/scheduler/store"
+)
+
+// batcher gathers commands into log entries. While Depth entries are in flight
+// the next one gathers; nothing ever waits for a timer.
+//
+// Each of Depth sender goroutines takes its turn to form an entry and to hand it
+// to raft, then waits for its fate while the next sender has the turn. So entries
+// reach raft in the order they were stamped in, and an entry is formed as late as
+// raft can take it.
+//
+// An entry's callers are answered by the apply goroutine itself; the sender
+// answers only those of an entry that failed.
+type batcher struct {
+	node *Node
+
+	kick chan struct{} // 1: there is something to send
+	turn chan struct{} // 1: the right to form and hand over an entry
+	quit chan struct{} // closed: the senders end
+
+	mu       sync.Mutex // guards all below
+	queue    []*waiter
+	queued   int        // bytes
+	nudged   bool       // an entry is wanted though nobody waits
+	raft     *raft.Raft // nil while the node does not lead
+	refusal  error      // what callers get while raft is nil
+	inflight []*batch
+	drained  chan struct{} // closed when inflight becomes empty, if not nil
+
+	scratch []byte       // encodes entries; belongs to the turn
+	pace    atomic.Int64 // ns an entry takes, smoothed
+	pool    sync.Pool    // of *waiter
+}
+
+// waiter is one call in wait for its results.
+type waiter struct {
+	cmds   []store.Command
+	one    [1]store.Command // backs cmds of a single command
+	size   int
+	queued bool // guarded by batcher.mu
+	done   chan outcome
+}
+
+type outcome struct {
+	results []store.Result
+	err     error
+}
+
+// batch is one entry on its way.
+type batch struct {
+	body    store.Batch
+	waiters []*waiter
+	data    []byte // as raft has it
+	began   time.Time
+	claimed bool // the apply goroutine answers it; guarded by batcher.mu
+}
+
+func newBatcher(n *Node) *batcher {
+	b := &batcher{
+		node: n, refusal: ErrNotLeader,
+		kick: make(chan struct{}, 1), turn: make(chan struct{}, 1), quit: make(chan struct{}),
+	}
+	b.pool.New = func() any { return &waiter{done: make(chan outcome, 1)} } // 1: answering never waits
+	b.turn <- struct{}{}
+	return b
+}
+
+// do runs one call to its end.
+func (b *batcher) do(ctx context.Context, w *waiter) ([]store.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := b.enqueue(w); err != nil {
+		return nil, err
+	}
+	select {
+	case out := <-w.done:
+		b.release(w)
+		return out.results, out.err
+	case <-ctx.Done():
+	}
+	if b.withdraw(w) {
+		b.release(w)
+		return nil, ctx.Err()
+	}
+	select { // the answer may have come meanwhile
+	case out := <-w.done:
+		b.release(w)
+		return out.results, out.err
+	default:
+		return nil, unknown(ctx.Err()) // w stays with its batch
+	}
+}
+
+func (b *batcher) release(w *waiter) {
+	w.cmds, w.one[0] = nil, store.Command{}
+	b.pool.Put(w)
+}
+
+// enqueue admits a call. Errors: [ErrTooLarge], [ErrOverloaded], [ErrStorage],
+// [ErrNotLeader], [ErrParked], [ErrClosed].
+func (b *batcher) enqueue(w *waiter) error {
+	w.size = 0
+	for i := range w.cmds {
+		w.size += w.cmds[i].Msgsize()
+	}
+	if w.size > MaxEntryBytes {
+		return &TooLargeError{w.size, MaxEntryBytes}
+	}
+	if err := b.node.flusher.refuse(); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	switch {
+	case b.raft == nil:
+		defer b.mu.Unlock()
+		return b.refusal
+	case len(b.queue) >= b.node.cfg.MaxWaiting:
+		defer b.mu.Unlock()
+		return &OverloadedError{"calls wait for the log", b.delayLocked()}
+	}
+	b.queue = append(b.queue, w)
+	b.queued += w.size
+	w.queued = true
+	first := len(b.queue) == 1
+	b.mu.Unlock()
+	if first {
+		select {
+		case b.kick <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// nudge asks for an entry even if nobody waits for one.
+func (b *batcher) nudge() {
+	b.mu.Lock()
+	b.nudged = true
+	b.mu.Unlock()
+	select {
+	case b.kick <- struct{}{}:
+	default:
+	}
+}
+
+// delayLocked is about when what waits now will have been sent.
+func (b *batcher) delayLocked() time.Duration {
+	entries := int64(b.queued/b.node.cfg.MaxBatchBytes + 1)
+	return min(max(time.Duration(entries*b.pace.Load()), 10*time.Millisecond), 5*time.Second)
+}
+
+// withdraw takes back a call that is not in an entry yet.
+func (b *batcher) withdraw(w *waiter) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !w.queued {
+		return false
+	}
+	for i := range b.queue {
+		if b.queue[i] == w {
+			b.queue = append(b.queue[:i], b.queue[i+1:]...)
+			break
+		}
+	}
+	b.queued -= w.size
+	w.queued = false
+	return true
+}
+
+// run is one sender. It ends when quit is closed.
+func (b *batcher) run() {
+	for {
+		select {
+		case <-b.turn:
+		case <-b.quit:
+			return
+		}
+		bt, r := b.form()
+		if bt == nil {
+			b.turn <- struct{}{} // the others end too
+			return
+		}
+		fate, err := b.send(bt, r)
+		b.turn <- struct{}{}
+		if fate != nil {
+			err = classify(outcomeOf(fate))
+		}
+		if dropped := b.settle(bt, err); dropped && len(bt.body.Commands) > 0 {
+			b.node.drop()
+		}
+	}
+}
+
+// form waits for calls and takes as many as an entry holds; nil after quit.
+func (b *batcher) form() (*batch, *raft.Raft) {
+	for {
+		b.mu.Lock()
+		if b.raft != nil && (len(b.queue) > 0 || b.nudged) {
+			bt := b.takeLocked()
+			r := b.raft
+			b.mu.Unlock()
+			return bt, r
+		}
+		b.mu.Unlock()
+		select {
+		case <-b.kick:
+		case <-b.quit:
+			return nil, nil
+		}
+	}
+}
+
+func (b *batcher) takeLocked() *batch {
+	n, size, commands := 0, 0, 0
+	for _, w := range b.queue {
+		if n > 0 && size+w.size > b.node.cfg.MaxBatchBytes {
+			break
+		}
+		size += w.size
+		commands += len(w.cmds)
+		n++
+	}
+	b.nudged = false
+	bt := &batch{began: time.Now(), waiters: b.queue[:n:n]}
+	b.queue = b.queue[n:]
+	bt.body.Commands = make([]store.Command, 0, commands)
+	for _, w := range bt.waiters {
+		w.queued = false
+		bt.body.Commands = append(bt.body.Commands, w.cmds...)
+	}
+	b.queued -= size
+	b.inflight = append(b.inflight, bt)
+	return bt
+}
+
+// send stamps, completes, encodes and hands over an entry; the turn is held. An
+// entry that stays empty has no fate and no error.
+func (b *batcher) send(bt *batch, r *raft.Raft) (raft.ApplyFuture, error) {
+	if !b.prepare(bt) {
+		return nil, ErrNotLeader
+	}
+	if len(bt.body.Commands) == 0 {
+		return nil, nil
+	}
+	buf, err := store.EncodeBatch(b.scratch[:0], &bt.body)
+	if err != nil {
+		return nil, err
+	}
+	if cap(buf) <= 4*b.node.cfg.MaxBatchBytes { // a rare giant is not kept
+		b.scratch = buf
+	}
+	data := append([]byte(nil), buf...)
+	b.mu.Lock()
+	bt.data = data
+	b.mu.Unlock()
+	return r.ApplyLog(raft.Log{Data: data, Extensions: checksum(data)}, 0), nil
+}
+
+// prepare stamps an entry and lets the host complete it. It reports false if the
+// node does not lead any more: then Prepare must not be called.
+func (b *batcher) prepare(bt *batch) bool {
+	n := b.node
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if !n.leading {
+		return false
+	}
+	bt.body.Level = n.state.Meta().Level
+	bt.body.Wall, bt.body.Elapsed = n.clocks.now()
+	if n.cfg.Prepare != nil {
+		n.cfg.Prepare(&bt.body, n.state)
+	}
+	return true
+}
+
+// outcomeOf waits for the fate of an entry.
+func outcomeOf(fate raft.ApplyFuture) error {
+	if err := fate.Error(); err != nil {
+		return err
+	}
+	if err, refused := fate.Response().(error); refused {
+		return err
+	}
+	return nil
+}

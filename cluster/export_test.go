@@ -1,0 +1,21 @@
+package cluster
+
+import "github.com/hashicorp/raft"
+
+// LogStore is what WrapLog stands around.
+type LogStore = logStore
+
+// WrapLog puts wrap between raft and every log that a node of c opens.
+func WrapLog(c *Config, wrap func(LogStore) LogStore) { c.wrapLog = wrap }
+
+// NewMemLog returns the log of nodes without a folder.
+func NewMemLog() LogStore { return newMemLog() }
+
+// OpenBoltLog opens the log of a folder as a node does.
+func OpenBoltLog(dir string) (LogStore, error) { return openBoltLog(dir) }
+
+// Raft returns the running instance's raft.
+func (n *Node) Raft() *raft.Raft { return n.inst.Load().raft }
+
+// Snapshots returns the node as raft's snapshot store.
+func (n *Node) Snapshots() raft.SnapshotStore { return n.snaps }

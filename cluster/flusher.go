@@ -1,0 +1,259 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/escapement-go/scheduler/store"
+)
+
+// The pace of the flusher.
+const (
+	flushInterval = 200 * time.Millisecond // after the first change, if nothing else hurries it
+	flushPause    = 50 * time.Millisecond  // between two flushes, at least
+	flushRows     = 10_000                 // so many rows hurry it
+	flushDuty     = 2                      // pauses this many times as long as a flush took
+	flushBackoff  = 5 * time.Second        // between two tries of a failing flush, at most
+)
+
+// flusher writes what changed in the state to Storage, behind the log. It never
+// holds up the apply goroutine: the state is locked while changes are handed
+// over, not while they are written. It also truncates the log, which only what
+// Storage has makes superfluous.
+//
+// A flush that fails is tried again, the same one, until it succeeds; meanwhile
+// calls are refused and the log goes on.
+type flusher struct {
+	node *Node
+
+	wake    chan struct{} // 1: changed has news for run
+	quit    chan struct{} // closed: run ends
+	dirty   atomic.Bool   // something changed since the last flush began
+	urgent  atomic.Bool   // and so much that it hurries
+	rows    atomic.Int64  // not yet flushed
+	flushed atomic.Uint64 // at.index, for those who must not wait for a Commit
+	fault   atomic.Pointer[StorageError]
+
+	mu       sync.Mutex // guards all below, and is held across a Commit
+	pending  *store.Flush
+	config   []byte // as of pending
+	at       position
+	took     time.Duration
+	failures int
+	earliest time.Time // of the next flush
+
+	copying sync.RWMutex // held to read while Storage is copied out, to write while it is replaced
+}
+
+// position is where Storage is in the log.
+type position struct {
+	index, term uint64
+	config      []byte
+}
+
+func newFlusher(n *Node) *flusher {
+	return &flusher{node: n, wake: make(chan struct{}, 1), quit: make(chan struct{})}
+}
+
+// changed tells that the state changed and how many rows are not flushed.
+func (f *flusher) changed(rows int) {
+	f.rows.Store(int64(rows))
+	first := !f.dirty.Swap(true)
+	hurry := rows >= flushRows && !f.urgent.Swap(true)
+	if first || hurry {
+		f.poke()
+	}
+}
+
+func (f *flusher) poke() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// refuse returns why no more may be taken in, or nil.
+func (f *flusher) refuse() error {
+	if fault := f.fault.Load(); fault != nil {
+		return fault
+	}
+	if f.rows.Load() > int64(f.node.cfg.MaxUnflushed) {
+		return &OverloadedError{"rows wait for storage", flushInterval}
+	}
+	return nil
+}
+
+// run flushes as changes come. It ends when quit is closed; without changes it
+// sleeps.
+func (f *flusher) run() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-f.wake:
+			timer.Reset(time.Until(f.due()))
+		case <-timer.C:
+			_ = f.flush() // told by fault
+		case <-f.quit:
+			return
+		}
+	}
+}
+
+// due returns when the next flush is to begin.
+func (f *flusher) due() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	due := time.Now()
+	if !f.urgent.Load() && f.failures == 0 {
+		due = due.Add(flushInterval)
+	}
+	if f.earliest.After(due) {
+		return f.earliest
+	}
+	return due
+}
+
+// flush writes what is there and truncates a step of the log.
+func (f *flusher) flush() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.takeLocked()
+	if f.pending != nil {
+		if err := f.commitLocked(); err != nil {
+			f.poke()
+			return err
+		}
+	}
+	if inst := f.node.inst.Load(); inst != nil && inst.guard.truncate(f.at.index) {
+		f.poke()
+	}
+	return nil
+}
+
+// takeLocked makes the changes of the state pending, unless older ones are. A
+// parked node's state is not to be trusted and stays where it is.
+func (f *flusher) takeLocked() {
+	if f.pending != nil || f.node.parkedBy() != nil {
+		return
+	}
+	f.dirty.Store(false)
+	f.urgent.Store(false)
+	f.node.mu.Lock()
+	defer f.node.mu.Unlock()
+	f.pending = f.node.state.TakeFlush()
+	f.config = f.node.configuration
+}
+
+func (f *flusher) commitLocked() error {
+	rows := int(f.rows.Load())
+	began := time.Now()
+	err := f.node.cfg.Storage.Commit(f.pending, f.config)
+	f.took = time.Since(began)
+	if seen := f.node.cfg.Observe.Flush; seen != nil {
+		seen(rows, f.took, err)
+	}
+	if err != nil {
+		f.failedLocked(err)
+		return f.fault.Load()
+	}
+	if f.fault.Swap(nil) != nil {
+		f.node.log.Info("storage works again", "failures", f.failures)
+	}
+	f.failures = 0
+	f.earliest = time.Now().Add(max(flushPause, flushDuty*f.took))
+	f.moveLocked(position{f.pending.Meta.Index, f.pending.Meta.Term, f.config})
+	f.node.mu.Lock()
+	f.node.state.Flushed(f.pending)
+	f.rows.Store(int64(f.node.state.Unflushed()))
+	f.node.mu.Unlock()
+	f.pending = nil
+	return nil
+}
+
+func (f *flusher) failedLocked(err error) {
+	f.failures++
+	wait := min(flushPause<<min(f.failures, 10), flushBackoff)
+	f.earliest = time.Now().Add(wait)
+	if f.fault.Swap(&StorageError{fmt.Errorf("flush: %w", err)}) == nil {
+		f.node.log.Error("storage fails, calls are refused until it works again", "error", err)
+	}
+}
+
+func (f *flusher) moveLocked(to position) {
+	f.at = to
+	f.flushed.Store(to.index)
+}
+
+func (f *flusher) position() position {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.at
+}
+
+// upTo flushes until Storage is at least at index.
+func (f *flusher) upTo(ctx context.Context, index uint64) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if f.flushed.Load() >= index {
+			return nil
+		}
+		if err := f.node.parkedBy(); err != nil {
+			return err
+		}
+		if err := f.flush(); err != nil {
+			return err
+		}
+	}
+}
+
+// replace puts a copy in the place of Storage's content and of the state.
+func (f *flusher) replace(r io.Reader) error {
+	f.copying.Lock()
+	defer f.copying.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.node
+	if err := n.cfg.Storage.Restore(r); err != nil {
+		return fmt.Errorf("cluster: install copy: %w", err)
+	}
+	state, config, err := load(n.cfg.Storage)
+	if err != nil {
+		return n.park(fmt.Errorf("load installed copy: %w", err))
+	}
+	f.pending, f.config = nil, nil
+	f.moveLocked(position{state.Meta().Index, state.Meta().Term, config})
+	f.rows.Store(0)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.state, n.configuration = state, config
+	n.applied.Store(f.at.index)
+	return nil
+}
+
+// load reads the state that Storage has.
+func load(s Storage) (*store.State, []byte, error) {
+	img, err := s.Image()
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: read storage: %w", ErrDamaged, err)
+	}
+	state := store.NewState()
+	if img.Meta.Index == 0 {
+		return state, nil, nil
+	}
+	if err := state.Load(img); err != nil {
+		return nil, nil, fmt.Errorf("%w: load storage: %w", ErrDamaged, err)
+	}
+	config := bytes.Clone(s.Configuration())
+	if len(config) == 0 {
+		return nil, nil, damaged("storage is at index %d, but has no configuration", img.Meta.Index)
+	}
+	return state, config, nil
+}

@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// instance is one life of raft over one opening of the log. A log that has
+// latched ends it; the node goes on with another.
+type instance struct {
+	raft    *raft.Raft
+	guard   *guard
+	leaders chan raft.Observation // 1: the leader changed, see raft.LeaderWithID
+	watch   *raft.Observer
+}
+
+// open opens the log, checks that it fits the state, and starts raft on it.
+func (n *Node) open() (*instance, error) {
+	log, err := n.openLog()
+	if err != nil {
+		return nil, err
+	}
+	inst, err := n.start(log)
+	if err != nil {
+		_ = log.Close() // the error that led here says more
+		return nil, err
+	}
+	n.inst.Store(inst)
+	return inst, nil
+}
+
+func (n *Node) openLog() (log logStore, err error) {
+	if n.mem != nil {
+		log = n.mem
+	} else if log, err = openBoltLog(n.cfg.Dir); err != nil {
+		return nil, err
+	}
+	if n.cfg.wrapLog != nil {
+		log = n.cfg.wrapLog(log)
+	}
+	return log, nil
+}
+
+func (n *Node) start(log logStore) (inst *instance, err error) {
+	g, err := newGuard(log, n.cfg.TrailingBytes)
+	if err != nil {
+		return nil, err
+	}
+	at := n.flusher.position()
+	if err := g.check(at.index, at.term); err != nil {
+		return nil, err
+	}
+	if err := g.reaches(n.applied.Load(), at.index); err != nil {
+		return nil, err
+	}
+	defer func() { // raft panics on what it cannot read or write
+		if r := recover(); r != nil {
+			inst, err = nil, fmt.Errorf("%w: start raft: %v", ErrDamaged, r)
+			if cause := g.failed(); cause != nil {
+				err = fmt.Errorf("cluster: start raft: %w", cause)
+			}
+		}
+	}()
+	local := newLoopback(raft.ServerAddress(n.cfg.ID))
+	trans := &transport{Transport: local, guard: g, lease: n.cfg.Lease}
+	conf := n.raftConfig()
+	if err := n.bootstrap(conf, g, trans); err != nil {
+		return nil, err
+	}
+	r, err := raft.NewRaft(conf, &fsm{n, g}, g, g, n.snaps, trans)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: start raft: %w", err)
+	}
+	g.opened.Store(true)
+	members := r.GetConfiguration().Configuration()
+	if !isMember(members, n.cfg.ID) {
+		_ = r.Shutdown().Error() // it cannot fail
+		return nil, fmt.Errorf("%w: %q is not among %v", ErrNotMember, n.cfg.ID, members.Servers)
+	}
+	inst = &instance{raft: r, guard: g, leaders: make(chan raft.Observation, 1)}
+	inst.watch = raft.NewObserver(inst.leaders, false, func(o *raft.Observation) bool {
+		_, ok := o.Data.(raft.LeaderObservation)
+		return ok
+	})
+	r.RegisterObserver(inst.watch)
+	if soleVoter(members, n.cfg.ID) {
+		local.elect(conf.LocalID)
+	}
+	return inst, nil
+}
+
+// bootstrap makes an empty log that of a cluster of one.
+func (n *Node) bootstrap(conf *raft.Config, g *guard, trans raft.Transport) error {
+	exists, err := raft.HasExistingState(g, g, n.snaps)
+	if err != nil {
+		return damaged("look for a log: %v", err)
+	}
+	if exists {
+		return nil
+	}
+	self := raft.Server{ID: conf.LocalID, Address: trans.LocalAddr(), Suffrage: raft.Voter}
+	err = raft.BootstrapCluster(conf, g, g, n.snaps, trans, raft.Configuration{Servers: []raft.Server{self}})
+	if err != nil {
+		return fmt.Errorf("cluster: bootstrap: %w", err)
+	}
+	return nil
+}
+
+func (n *Node) raftConfig() *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(n.cfg.ID)
+	c.HeartbeatTimeout = n.cfg.Heartbeat
+	c.ElectionTimeout = n.cfg.Election
+	c.LeaderLeaseTimeout = n.cfg.Lease
+	c.Logger = newRaftLogger(n.log)
+	c.NoLegacyTelemetry = true
+	c.ShutdownOnRemove = false
+
+	// Storage is the snapshot, and the flusher truncates the log: raft does
+	// neither by itself.
+	c.NoSnapshotRestoreOnStart = true
+	c.SnapshotInterval = 365 * 24 * time.Hour
+	c.SnapshotThreshold = math.MaxUint64
+	c.TrailingLogs = math.MaxUint64
+	return c
+}
+
+// reaches reports whether the log has what the state has applied. A log that was
+// reopened after a fault may have lost its end only if the disk lied.
+func (g *guard) reaches(applied, durable uint64) error {
+	last, err := g.inner.LastIndex()
+	if err != nil {
+		return damaged("read last index of the log: %v", err)
+	}
+	if applied > max(last, durable) {
+		return damaged("entries up to %d are applied, but the log ends at %d", applied, last)
+	}
+	return nil
+}
+
+// close waits for what is in flight, ends raft and closes the log. The batcher
+// must refuse.
+//
+// raft forgets the entries whose turn to be applied had not come when it shuts
+// down, and their senders would wait for ever: so they are waited for first.
+// While raft runs each has its end, be it a lost leadership.
+func (n *Node) closeInstance(inst *instance) error {
+	<-n.batcher.idle()
+	inst.raft.DeregisterObserver(inst.watch)
+	_ = inst.raft.Shutdown().Error() // it cannot fail
+	n.inst.Store(nil)
+	if err := inst.guard.inner.Close(); err != nil {
+		return fmt.Errorf("cluster: close log: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// logStore is where raft keeps its log, term and vote.
+type logStore interface {
+	raft.LogStore
+	raft.StableStore
+	Bytes() int64 // about what the log takes
+	Close() error
+}
+
+// lockWait is how long opening waits for another process to let go of the folder.
+const lockWait = time.Second
+
+// boltLog is raft-boltdb with the options that its defaults are unsafe or slow
+// without.
+type boltLog struct {
+	*raftboltdb.BoltStore
+	path string
+}
+
+// openBoltLog opens the log of a folder. Errors: [ErrFolderInUse].
+func openBoltLog(dir string) (*boltLog, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cluster: make folder: %w", err)
+	}
+	path := filepath.Join(dir, "raft.db")
+	options := &bbolt.Options{
+		Timeout:        lockWait,
+		NoFreelistSync: true,
+		FreelistType:   bbolt.FreelistMapType,
+	}
+	if strconv.IntSize == 64 {
+		options.InitialMmapSize = 1 << 30 // address space alone; growing the map stalls the writer
+	}
+	s, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: options, MsgpackUseNewTimeFormat: true})
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return nil, fmt.Errorf("%w: %s", ErrFolderInUse, path)
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
+		return nil, damaged("open %s: %v", path, err)
+	case err != nil:
+		return nil, fmt.Errorf("cluster: open log %s: %w", path, err)
+	}
+	return &boltLog{s, path}, nil
+}
+
+// Bytes returns the size of the file.
+func (b *boltLog) Bytes() int64 {
+	info, err := os.Stat(b.path)
+	if err != nil {
+		return 0 // only the pace of truncation depends on it
+	}
+	return info.Size()
+}
+
+// probeBytes is what must be writable before a log is opened again.
+const probeBytes = 1 << 20
+
+// probe reports whether the folder takes a durable write.
+func probe(dir string) (err error) {
+	if dir == "" {
+		return nil
+	}
+	path := filepath.Join(dir, "probe.tmp")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("cluster: probe folder: %w", err)
+	}
+	_, err = f.Write(make([]byte, probeBytes))
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close(), os.Remove(path))
+}

@@ -1,0 +1,223 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/escapement-go/scheduler/store"
+)
+
+// Node is a member of the cluster: the one place where commands become entries
+// of the log, and entries become state. Its methods are safe for concurrent use.
+//
+//	           ┌────────── log latched: probe, reopen ─────────┐
+//	           ▼                                               │
+//	Open ─▶ following ── elected, all applied ──▶ leading ─────┤
+//	           ▲                                     │         │
+//	           └────────── leadership lost ──────────┘         │
+//	any ── an entry cannot be applied ──▶ parked               │
+//	any ── Shutdown ──▶ closed  ◀──────────────────────────────┘
+type Node struct {
+	cfg     Config
+	log     *slog.Logger
+	clocks  clocks
+	batcher *batcher
+	flusher *flusher
+	snaps   *snapshots
+	mem     *memLog // the log of a node without a folder
+
+	inst    atomic.Pointer[instance] // nil while the log is closed
+	session atomic.Pointer[session]
+	applied atomic.Uint64 // index the state is at; written under mu
+	changes notice        // role, leader, fault or parking changed
+
+	mu            sync.RWMutex // guards all below
+	state         *store.State
+	configuration []byte // who is in the cluster, as of the state
+	leading       bool   // between OnLead(true) and OnLead(false)
+
+	parkMu sync.Mutex // guards reason
+	reason error
+	parked chan struct{} // closed once reason is set
+
+	stop    chan struct{} // closed by Shutdown
+	stopped chan struct{} // closed once all is closed
+	once    sync.Once
+	closed  error          // of closing; set before stopped is closed
+	workers sync.WaitGroup // supervisor and flusher
+	senders sync.WaitGroup
+}
+
+// Open loads the state from cfg.Storage, opens the log and starts to take part
+// in the cluster; on an empty folder the node becomes a cluster of one. It does
+// not wait for a leader, see [Node.Ready]. ctx bounds the opening alone.
+//
+// After an error the Storage is still the caller's.
+// Errors: [ErrFolderInUse], [ErrDamaged], [ErrNotMember].
+func Open(ctx context.Context, cfg Config) (*Node, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{
+		cfg: cfg, log: cfg.Logger.With(slog.String("node_id", cfg.ID)),
+		clocks: clocks{wall: cfg.Clock},
+		parked: make(chan struct{}), stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	n.batcher, n.flusher, n.snaps = newBatcher(n), newFlusher(n), &snapshots{node: n}
+	if cfg.Dir == "" {
+		n.mem = newMemLog()
+	}
+	if n.state, n.configuration, err = load(cfg.Storage); err != nil {
+		return nil, err
+	}
+	at := n.state.Meta()
+	n.applied.Store(at.Index)
+	n.flusher.moveLocked(position{at.Index, at.Term, n.configuration}) // nobody else has it yet
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if cfg.Opened != nil {
+		cfg.Opened(n)
+	}
+	inst, err := n.open()
+	if err != nil {
+		return nil, err
+	}
+	n.workers.Go(func() { n.supervise(inst) })
+	n.workers.Go(n.flusher.run)
+	for range cfg.Depth {
+		n.senders.Go(n.batcher.run)
+	}
+	return n, nil
+}
+
+// Shutdown stops taking calls, lets what is in flight end, writes what Storage
+// lacks and closes raft, the log and Storage. It returns nil if nothing was lost
+// or left behind. If ctx ends first, as it may when a disk hangs, closing goes on
+// and a later Shutdown waits for it.
+func (n *Node) Shutdown(ctx context.Context) error {
+	n.once.Do(func() {
+		close(n.stop)
+		n.batcher.refuse(ErrClosed)
+		go n.finish() // ends by closing stopped, which every Shutdown waits for
+	})
+	select {
+	case <-n.stopped:
+		return n.closed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (n *Node) finish() {
+	defer close(n.stopped)
+	close(n.flusher.quit)
+	n.workers.Wait() // the supervisor closes raft and the log
+	close(n.batcher.quit)
+	n.senders.Wait()
+	var flushed error
+	if n.parkedBy() == nil {
+		flushed = n.flusher.flush()
+	}
+	n.closed = errors.Join(flushed, n.cfg.Storage.Close())
+	n.changes.fire()
+}
+
+// View calls look with the state under the read lock. The records it finds are
+// immutable and may be kept; st itself must not be.
+func (n *Node) View(look func(st *store.State)) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	look(n.state)
+}
+
+// Now returns the wall and elapsed time, in ns, that the node would stamp as the
+// leader now. On a node that does not lead elapsed is an estimate.
+func (n *Node) Now() (wall, elapsed int64) {
+	wall, elapsed = n.clocks.now()
+	n.mu.RLock()
+	leading, at := n.leading, n.state.Meta()
+	n.mu.RUnlock()
+	switch {
+	case leading:
+		return wall, elapsed
+	case at.Elapsed == 0:
+		return wall, wall
+	}
+	return wall, at.Elapsed + max(0, wall-at.Wall)
+}
+
+// Kick asks for an entry soon, for what Prepare has to decide, even if no call
+// waits for one. It never blocks. Nothing is committed if Prepare adds nothing.
+func (n *Node) Kick() { n.batcher.nudge() }
+
+// drop lets the host decide anew what it had reserved for an entry that failed.
+func (n *Node) drop() {
+	if n.cfg.OnDrop == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.leading {
+		n.cfg.OnDrop(n.state)
+	}
+}
+
+// Flush brings Storage up to what is applied now.
+// Errors: [ErrStorage], [ErrParked], and that of ctx.
+func (n *Node) Flush(ctx context.Context) error {
+	return n.flusher.upTo(ctx, n.applied.Load())
+}
+
+// park stops applying for good and returns the error that tells of it.
+func (n *Node) park(cause error) error {
+	n.parkMu.Lock()
+	defer n.parkMu.Unlock()
+	if n.reason == nil {
+		n.reason = parked(cause)
+		close(n.parked)
+		n.log.Error("node is parked", "error", cause)
+	}
+	return n.reason
+}
+
+// parkedBy returns why the node is parked, or nil.
+func (n *Node) parkedBy() error {
+	select {
+	case <-n.parked:
+		n.parkMu.Lock()
+		defer n.parkMu.Unlock()
+		return n.reason
+	default:
+		return nil
+	}
+}
+
+// notice wakes all who wait for a change.
+type notice struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+// wait returns a channel that is closed by the next fire.
+func (c *notice) wait() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ch == nil {
+		c.ch = make(chan struct{})
+	}
+	return c.ch
+}
+
+func (c *notice) fire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ch != nil {
+		close(c.ch)
+		c.ch = nil
+	}
+}

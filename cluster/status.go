@@ -1,0 +1,121 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/hashicorp/raft"
+)
+
+// Role is what a node is in its cluster.
+type Role uint8
+
+// The roles.
+const (
+	Down      Role = iota // raft does not run: the log has failed, or the node is parked or closed
+	Follower              //
+	Candidate             //
+	Elected               // won an election, entries of earlier leaders are being applied
+	Leader                // proposes
+)
+
+var roleNames = [...]string{"down", "follower", "candidate", "elected", "leader"}
+
+// String returns the role's word.
+func (r Role) String() string {
+	if int(r) < len(roleNames) {
+		return roleNames[r]
+	}
+	return "unknown"
+}
+
+// Status is a picture of a node.
+type Status struct {
+	ID        string
+	Role      Role
+	LeaderID  string // "" if none is known
+	Term      uint64
+	Applied   uint64 // index of the state
+	Last      uint64 // index of the log's end
+	Flushed   uint64 // index of Storage
+	Unflushed int    // rows that Storage lacks
+	Waiting   int    // calls that wait for an entry
+	InFlight  int    // entries on their way
+	Fault     error  // why the log or Storage cannot be written now; nil if they can
+	Parked    error  // why the node has stopped for good; nil if it has not
+}
+
+// Status returns a picture of the node. Its fields may be an instant apart.
+func (n *Node) Status() Status {
+	s := Status{
+		ID: n.cfg.ID, Applied: n.applied.Load(), Flushed: n.flusher.flushed.Load(),
+		Unflushed: int(n.flusher.rows.Load()), Parked: n.parkedBy(),
+	}
+	n.batcher.mu.Lock()
+	s.Waiting, s.InFlight = len(n.batcher.queue), len(n.batcher.inflight)
+	refusal := n.batcher.refusal
+	n.batcher.mu.Unlock()
+	if fault, ok := refusal.(*StorageError); ok { //nolint:errorlint // it is stored unwrapped
+		s.Fault = fault
+	} else if fault := n.flusher.fault.Load(); fault != nil {
+		s.Fault = fault
+	}
+	inst := n.inst.Load()
+	if inst == nil {
+		return s
+	}
+	_, id := inst.raft.LeaderWithID()
+	s.LeaderID, s.Term, s.Last = string(id), inst.raft.CurrentTerm(), inst.raft.LastIndex()
+	s.Role = n.role(inst)
+	return s
+}
+
+func (n *Node) role(inst *instance) Role {
+	switch inst.raft.State() {
+	case raft.Follower:
+		return Follower
+	case raft.Candidate:
+		return Candidate
+	case raft.Leader:
+		if n.Leading() {
+			return Leader
+		}
+		return Elected
+	default:
+		return Down
+	}
+}
+
+// Leading reports whether the node leads: whether it takes proposals.
+func (n *Node) Leading() bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.leading
+}
+
+// Ready waits until a leader is known and the state has all that was committed
+// when it was found. Errors: [ErrParked], [ErrClosed], and that of ctx.
+func (n *Node) Ready(ctx context.Context) error {
+	for {
+		changed := n.changes.wait()
+		if err := n.parkedBy(); err != nil {
+			return err
+		}
+		select {
+		case <-n.stop:
+			return ErrClosed
+		default:
+		}
+		if n.Leading() {
+			return nil
+		}
+		if inst := n.inst.Load(); inst != nil && inst.raft.State() == raft.Follower {
+			r := inst.raft
+			if _, id := r.LeaderWithID(); id != "" && r.AppliedIndex() >= r.CommitIndex() && r.CommitIndex() > 0 {
+				return nil
+			}
+		}
+		if err := pause(ctx, changed); err != nil {
+			return err
+		}
+	}
+}

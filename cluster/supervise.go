@@ -1,0 +1,152 @@
+package cluster
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// The pauses between two tries to open a log that has latched.
+const (
+	reopenFirst = 100 * time.Millisecond
+	reopenMost  = 5 * time.Second
+)
+
+// supervise runs one instance of raft after the other until the node stops or
+// is parked.
+func (n *Node) supervise(inst *instance) {
+	for inst != nil {
+		n.serve(inst)
+		n.standDown(n.why(inst))
+		fault := inst.guard.failed()
+		if err := n.closeInstance(inst); err != nil {
+			n.log.Error("log does not close", "error", err)
+		}
+		inst = nil
+		if fault != nil && !n.ending() {
+			n.log.Error("log fails, it is opened anew once it can be written", "error", fault)
+			inst = n.reopen()
+		}
+	}
+}
+
+// ending reports whether the node is to run no more instances.
+func (n *Node) ending() bool {
+	select {
+	case <-n.stop:
+		return true
+	case <-n.parked:
+		return true
+	default:
+		return false
+	}
+}
+
+// why returns what callers get after inst.
+func (n *Node) why(inst *instance) error {
+	select {
+	case <-n.stop:
+		return ErrClosed
+	default:
+	}
+	if err := n.parkedBy(); err != nil {
+		return err
+	}
+	return &StorageError{inst.guard.failed()}
+}
+
+// serve follows the leadership of inst until it is over.
+func (n *Node) serve(inst *instance) {
+	for {
+		select {
+		case leads := <-inst.raft.LeaderCh():
+			// The channel keeps the newest word alone: a true after a true is a
+			// leadership lost and won again.
+			n.standDown(ErrNotLeader)
+			if leads {
+				n.takeLead(inst)
+			}
+		case <-inst.leaders:
+			_, id := inst.raft.LeaderWithID()
+			if seen := n.cfg.Observe.Leader; seen != nil {
+				seen(string(id), inst.raft.CurrentTerm())
+			}
+			n.changes.fire()
+		case <-inst.guard.faulted:
+			return
+		case <-n.parked:
+			return
+		case <-n.stop:
+			return
+		}
+	}
+}
+
+// takeLead begins to lead once all entries of earlier leaders are applied.
+func (n *Node) takeLead(inst *instance) {
+	term := inst.raft.CurrentTerm()
+	if err := inst.raft.Barrier(0).Error(); err != nil {
+		if !errors.Is(err, raft.ErrLeadershipLost) && !errors.Is(err, raft.ErrNotLeader) {
+			n.log.Warn("barrier failed", "term", term, "error", err)
+		}
+		return // another word comes by LeaderCh
+	}
+	if n.ending() {
+		return
+	}
+	n.mu.Lock()
+	n.clocks.start(n.state.Meta(), term)
+	n.leading = true
+	if n.cfg.OnLead != nil {
+		n.cfg.OnLead(n.state, true)
+	}
+	n.mu.Unlock()
+	n.batcher.lead(inst.raft)
+	n.log.Info("leading", slog.Uint64("term", term), slog.Uint64("index", n.applied.Load()))
+	n.changes.fire()
+}
+
+// standDown ends leading; calls get err from now on.
+func (n *Node) standDown(err error) {
+	n.batcher.refuse(err)
+	n.mu.Lock()
+	led := n.leading
+	n.leading = false
+	if led && n.cfg.OnLead != nil {
+		n.cfg.OnLead(n.state, false)
+	}
+	n.mu.Unlock()
+	if led {
+		n.log.Info("no longer leading")
+	}
+	n.changes.fire()
+}
+
+// reopen waits until the folder takes writes again and starts another instance.
+// It returns nil if the node ends before, or if the log turns out to be damaged.
+func (n *Node) reopen() *instance {
+	for wait := reopenFirst; ; wait = min(2*wait, reopenMost) {
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-n.stop:
+			timer.Stop()
+			return nil
+		}
+		err := probe(n.cfg.Dir)
+		if err == nil {
+			var inst *instance
+			if inst, err = n.open(); err == nil {
+				n.log.Info("log works again")
+				return inst
+			}
+		}
+		if errors.Is(err, ErrDamaged) {
+			n.standDown(n.park(err))
+			return nil
+		}
+		n.log.Debug("log still fails", "error", err)
+	}
+}

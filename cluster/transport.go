@@ -1,0 +1,135 @@
+package cluster
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// transport stands between raft and the network, and withholds what would harm
+// the cluster:
+//
+//   - no heartbeat fast path: it changes raft's state behind raft's back (raft
+//     issue 695);
+//   - no pipelining: one error parks a replicator for ever (611, 612);
+//   - nothing is sent while our own log write is overdue (503) or after the log
+//     has latched: the others then elect.
+//
+// RequestPreVote stays visible; a wrapper that hides it turns pre-votes off.
+type transport struct {
+	raft.Transport
+	guard *guard
+	lease time.Duration
+}
+
+var errWithheld = errors.New("cluster: withheld, this node must not lead now")
+
+func (t *transport) withheld() bool {
+	return t.guard.dead.Load() || t.guard.stalled(t.lease)
+}
+
+// SetHeartbeatHandler implements [raft.Transport] by leaving heartbeats to raft's
+// main loop.
+func (t *transport) SetHeartbeatHandler(func(raft.RPC)) {}
+
+// AppendEntriesPipeline implements [raft.Transport].
+func (t *transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
+	return nil, raft.ErrPipelineReplicationNotSupported
+}
+
+// AppendEntries implements [raft.Transport].
+func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if t.withheld() {
+		return errWithheld
+	}
+	return t.Transport.AppendEntries(id, to, args, resp)
+}
+
+// InstallSnapshot implements [raft.Transport].
+func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	if t.withheld() {
+		return errWithheld
+	}
+	return t.Transport.InstallSnapshot(id, to, args, resp, data)
+}
+
+// RequestVote implements [raft.Transport].
+func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	if t.withheld() {
+		return errWithheld
+	}
+	return t.Transport.RequestVote(id, to, args, resp)
+}
+
+// RequestPreVote implements [raft.WithPreVote].
+func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	inner, ok := t.Transport.(raft.WithPreVote)
+	if !ok || t.withheld() {
+		return errWithheld
+	}
+	return inner.RequestPreVote(id, to, args, resp)
+}
+
+// Close implements [raft.WithClose].
+func (t *transport) Close() error {
+	if inner, ok := t.Transport.(raft.WithClose); ok {
+		return inner.Close()
+	}
+	return nil
+}
+
+// loopback is the transport of a node without peers: no port, no goroutine.
+type loopback struct {
+	addr raft.ServerAddress
+	rpcs chan raft.RPC
+}
+
+var errNoPeers = errors.New("cluster: a lone node has no peers")
+
+func newLoopback(addr raft.ServerAddress) *loopback {
+	return &loopback{addr: addr, rpcs: make(chan raft.RPC, 1)} // 1: elect must not wait for raft
+}
+
+// elect makes raft begin an election at once. It is for a sole voter, which need
+// not wait to see whether somebody else leads.
+func (l *loopback) elect(id raft.ServerID) {
+	l.rpcs <- raft.RPC{
+		Command: &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
+			ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: []byte(l.addr),
+		}},
+		RespChan: make(chan raft.RPCResponse, 1),
+	}
+}
+
+func (l *loopback) Consumer() <-chan raft.RPC          { return l.rpcs }
+func (l *loopback) LocalAddr() raft.ServerAddress      { return l.addr }
+func (l *loopback) SetHeartbeatHandler(func(raft.RPC)) {}
+
+func (l *loopback) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { return []byte(addr) }
+func (l *loopback) DecodePeer(b []byte) raft.ServerAddress                     { return raft.ServerAddress(b) }
+
+func (l *loopback) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
+	return nil, errNoPeers
+}
+
+func (l *loopback) AppendEntries(raft.ServerID, raft.ServerAddress, *raft.AppendEntriesRequest, *raft.AppendEntriesResponse) error {
+	return errNoPeers
+}
+
+func (l *loopback) RequestVote(raft.ServerID, raft.ServerAddress, *raft.RequestVoteRequest, *raft.RequestVoteResponse) error {
+	return errNoPeers
+}
+
+func (l *loopback) RequestPreVote(raft.ServerID, raft.ServerAddress, *raft.RequestPreVoteRequest, *raft.RequestPreVoteResponse) error {
+	return errNoPeers
+}
+
+func (l *loopback) InstallSnapshot(raft.ServerID, raft.ServerAddress, *raft.InstallSnapshotRequest, *raft.InstallSnapshotResponse, io.Reader) error {
+	return errNoPeers
+}
+
+func (l *loopback) TimeoutNow(raft.ServerID, raft.ServerAddress, *raft.TimeoutNowRequest, *raft.TimeoutNowResponse) error {
+	return errNoPeers
+}
