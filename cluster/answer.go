@@ -99,7 +99,7 @@ func (b *batcher) refuse(err error) {
 	b.mu.Lock()
 	queue := b.queue
 	b.queue, b.queued = nil, 0
-	b.raft, b.refusal = nil, err
+	b.raft, b.refusal, b.nudged = nil, err, false
 	for _, w := range queue {
 		w.queued = false
 	}

@@ -135,22 +135,26 @@ func (b *batcher) enqueue(w *waiter) error {
 	first := len(b.queue) == 1
 	b.mu.Unlock()
 	if first {
-		select {
-		case b.kick <- struct{}{}:
-		default:
-		}
+		b.poke()
 	}
 	return nil
+}
+
+func (b *batcher) poke() {
+	select {
+	case b.kick <- struct{}{}:
+	default:
+	}
 }
 
 // nudge asks for an entry even if nobody waits for one.
 func (b *batcher) nudge() {
 	b.mu.Lock()
-	b.nudged = true
+	news := b.raft != nil && !b.nudged
+	b.nudged = b.nudged || news
 	b.mu.Unlock()
-	select {
-	case b.kick <- struct{}{}:
-	default:
+	if news {
+		b.poke()
 	}
 }
 
@@ -273,11 +277,11 @@ func (b *batcher) prepare(bt *batch) bool {
 	n := b.node
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	if !n.leading {
+	if !n.leading.Load() {
 		return false
 	}
 	bt.body.Level = n.state.Meta().Level
-	bt.body.Wall, bt.body.Elapsed = n.clocks.now()
+	bt.body.Wall, bt.body.Elapsed = n.clocks.now(true)
 	if n.cfg.Prepare != nil {
 		n.cfg.Prepare(&bt.body, n.state)
 	}

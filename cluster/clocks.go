@@ -13,6 +13,8 @@ import (
 type clocks struct {
 	wall Clock
 	base atomic.Pointer[elapsedBase]
+
+	lastWall, lastElapsed atomic.Int64 // of the newest entry applied
 }
 
 // elapsedBase says that the elapsed clock showed elapsed at the monotonic
@@ -46,11 +48,22 @@ func (c *clocks) start(m store.Meta, term uint64) {
 
 func (b *elapsedBase) now() int64 { return b.elapsed + int64(time.Since(b.at)) }
 
-// now returns both times in ns. Before start ever ran, elapsed is 0.
-func (c *clocks) now() (wall, elapsed int64) {
+// applied notes the times of an entry.
+func (c *clocks) applied(wall, elapsed int64) {
+	c.lastWall.Store(wall)
+	c.lastElapsed.Store(elapsed)
+}
+
+// now returns both times in ns; those of a node that does not lead go on from
+// the newest entry by the wall clock.
+func (c *clocks) now(leading bool) (wall, elapsed int64) {
 	wall = c.wall.Now().UnixNano()
-	if b := c.base.Load(); b != nil {
-		elapsed = b.now()
+	if b := c.base.Load(); leading && b != nil {
+		return wall, b.now()
 	}
-	return wall, elapsed
+	last := c.lastElapsed.Load()
+	if last == 0 {
+		return wall, wall
+	}
+	return wall, last + max(0, wall-c.lastWall.Load())
 }

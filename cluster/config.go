@@ -109,13 +109,14 @@ type Config struct {
 
 	// Prepare is called on the leader, under the state's read lock, just before
 	// a batch is encoded: it may append commands to b and stamp what their bodies
-	// leave open. Wall and Elapsed of b are set. It must not keep b.
+	// leave open. Wall and Elapsed of b are set. A batch that was asked for by
+	// Kick and stays empty becomes no entry. Prepare must not keep b.
 	Prepare func(b *store.Batch, st *store.State)
 
 	// OnApply is called for each entry on the apply goroutine, under the state's
-	// write lock: it must be short and call no method of the node that locks.
-	// b and its commands must not be kept; events are valid during the call, their
-	// records for ever. It also runs for the entries that are replayed after a
+	// write lock: it must be short and may call no method of the node but Now and
+	// Kick. b and its commands must not be kept; events are valid during the call,
+	// their records for ever. It also runs for the entries that are replayed after a
 	// start, before OnLead.
 	OnApply func(st *store.State, index uint64, b *store.Batch, results []store.Result, events []store.Event)
 

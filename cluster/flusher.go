@@ -235,6 +235,7 @@ func (f *flusher) replace(r io.Reader) error {
 	defer n.mu.Unlock()
 	n.state, n.configuration = state, config
 	n.applied.Store(f.at.index)
+	n.clocks.applied(state.Meta().Wall, state.Meta().Elapsed)
 	return nil
 }
 

@@ -107,6 +107,7 @@ func (n *Node) apply(l *raft.Log, b *store.Batch) (results []store.Result, err e
 		n.cfg.OnApply(n.state, l.Index, b, results, events)
 	}
 	n.applied.Store(l.Index)
+	n.clocks.applied(b.Wall, n.state.Meta().Elapsed)
 	n.flusher.changed(n.state.Unflushed())
 	return results, nil
 }

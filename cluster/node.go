@@ -32,12 +32,12 @@ type Node struct {
 	inst    atomic.Pointer[instance] // nil while the log is closed
 	session atomic.Pointer[session]
 	applied atomic.Uint64 // index the state is at; written under mu
+	leading atomic.Bool   // between OnLead(true) and OnLead(false); written under mu
 	changes notice        // role, leader, fault or parking changed
 
 	mu            sync.RWMutex // guards all below
 	state         *store.State
 	configuration []byte // who is in the cluster, as of the state
-	leading       bool   // between OnLead(true) and OnLead(false)
 
 	parkMu sync.Mutex // guards reason
 	reason error
@@ -76,6 +76,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	at := n.state.Meta()
 	n.applied.Store(at.Index)
+	n.clocks.applied(at.Wall, at.Elapsed)
 	n.flusher.moveLocked(position{at.Index, at.Term, n.configuration}) // nobody else has it yet
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -136,23 +137,13 @@ func (n *Node) View(look func(st *store.State)) {
 }
 
 // Now returns the wall and elapsed time, in ns, that the node would stamp as the
-// leader now. On a node that does not lead elapsed is an estimate.
-func (n *Node) Now() (wall, elapsed int64) {
-	wall, elapsed = n.clocks.now()
-	n.mu.RLock()
-	leading, at := n.leading, n.state.Meta()
-	n.mu.RUnlock()
-	switch {
-	case leading:
-		return wall, elapsed
-	case at.Elapsed == 0:
-		return wall, wall
-	}
-	return wall, at.Elapsed + max(0, wall-at.Wall)
-}
+// leader now. On a node that does not lead elapsed is an estimate. It takes no
+// lock, so that every hook may call it.
+func (n *Node) Now() (wall, elapsed int64) { return n.clocks.now(n.leading.Load()) }
 
 // Kick asks for an entry soon, for what Prepare has to decide, even if no call
-// waits for one. It never blocks. Nothing is committed if Prepare adds nothing.
+// waits for one. It does not block, and does nothing on a node that does not
+// lead. Nothing is committed if Prepare adds nothing. Every hook may call it.
 func (n *Node) Kick() { n.batcher.nudge() }
 
 // drop lets the host decide anew what it had reserved for an entry that failed.
@@ -162,7 +153,7 @@ func (n *Node) drop() {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.leading {
+	if n.leading.Load() {
 		n.cfg.OnDrop(n.state)
 	}
 }

@@ -86,11 +86,7 @@ func (n *Node) role(inst *instance) Role {
 }
 
 // Leading reports whether the node leads: whether it takes proposals.
-func (n *Node) Leading() bool {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.leading
-}
+func (n *Node) Leading() bool { return n.leading.Load() }
 
 // Ready waits until a leader is known and the state has all that was committed
 // when it was found. Errors: [ErrParked], [ErrClosed], and that of ctx.

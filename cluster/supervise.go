@@ -98,7 +98,7 @@ func (n *Node) takeLead(inst *instance) {
 	}
 	n.mu.Lock()
 	n.clocks.start(n.state.Meta(), term)
-	n.leading = true
+	n.leading.Store(true)
 	if n.cfg.OnLead != nil {
 		n.cfg.OnLead(n.state, true)
 	}
@@ -112,8 +112,7 @@ func (n *Node) takeLead(inst *instance) {
 func (n *Node) standDown(err error) {
 	n.batcher.refuse(err)
 	n.mu.Lock()
-	led := n.leading
-	n.leading = false
+	led := n.leading.Swap(false)
 	if led && n.cfg.OnLead != nil {
 		n.cfg.OnLead(n.state, false)
 	}
