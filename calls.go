@@ -1,0 +1,236 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/escapement-go/scheduler/cluster"
+	"github.com/escapement-go/scheduler/store"
+)
+
+// mintRunID makes a run's ID at the client, so that a call of unknown outcome
+// can be asked about.
+func (s *Scheduler) mintRunID() RunID {
+	var entropy [10]byte
+	binary.NativeEndian.PutUint64(entropy[:], rand.Uint64())
+	binary.NativeEndian.PutUint16(entropy[8:], uint16(rand.Uint32()))
+	return store.NewRunID(s.cfg.clock.Now(), entropy)
+}
+
+// Enqueue asks for one run of a call and returns once it is durable.
+//
+// Errors: [ErrInvalid], [ErrPayloadTooLarge], [ErrUnknownTask], [*UniqueError],
+// [ErrConflict] (the ID is in use), [ErrOverloaded], [ErrStorage],
+// [ErrNoLeader], [ErrClosed], and [ErrOutcomeUnknown] together with the run's ID.
+func (s *Scheduler) Enqueue(ctx context.Context, call Call) (RunID, error) {
+	ids, err := s.enqueue(ctx, []Call{call})
+	if len(ids) == 0 {
+		return RunID{}, err
+	}
+	return ids[0], err
+}
+
+// EnqueueMany asks for a run of each call, all or none, in one entry of the log:
+// a thousand calls cost little more than one. The IDs are in the order of the
+// calls. Errors: those of [Scheduler.Enqueue]; together the calls may have up to
+// about 4 MiB.
+func (s *Scheduler) EnqueueMany(ctx context.Context, calls []Call) ([]RunID, error) {
+	if len(calls) == 0 {
+		return nil, s.check()
+	}
+	return s.enqueue(ctx, calls)
+}
+
+func (s *Scheduler) enqueue(ctx context.Context, calls []Call) ([]RunID, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	for i := range calls {
+		if err := calls[i].check(s.cfg.maxPayload); err != nil {
+			return nil, err
+		}
+	}
+	task := calls[0].Task()
+	ctx, span := s.tel.StartEnqueue(ctx, task, len(calls))
+	ids, err := s.propose(ctx, calls)
+	span.End(err)
+	if err == nil {
+		return ids, nil
+	}
+	if errors.Is(err, ErrOutcomeUnknown) {
+		return ids, fmt.Errorf("scheduler: enqueue %q: %w", task, err)
+	}
+	return nil, fmt.Errorf("scheduler: enqueue %q: %w", task, err)
+}
+
+func (s *Scheduler) propose(ctx context.Context, calls []Call) ([]RunID, error) {
+	e := &store.Enqueue{Runs: make([]store.NewRun, len(calls))}
+	ids := make([]RunID, len(calls))
+	trace := s.tel.Traceparent(ctx)
+	var last *settings
+	index := make(map[*settings]uint32)
+	for i := range calls {
+		set := calls[i].settings
+		if set != last {
+			at, seen := index[set]
+			if !seen {
+				at = uint32(len(e.Specs))
+				e.Specs = append(e.Specs, set.raw)
+				index[set] = at
+			}
+			last = set
+		}
+		n := &e.Runs[i]
+		*n = store.NewRun{
+			ID: set.id, Spec: index[set], Input: calls[i].input, Unique: set.unique,
+			Meta: set.meta, Trace: trace, Due: int64(set.delay),
+		}
+		if !set.at.IsZero() {
+			n.Clock, n.Due = store.Wall, set.at.UnixNano()
+		}
+		if n.ID.IsZero() {
+			n.ID = s.mintRunID()
+		} else if _, err := s.Get(ctx, n.ID); err == nil {
+			return nil, fmt.Errorf("run %v exists: %w", n.ID, ErrConflict)
+		}
+		ids[i] = n.ID
+	}
+	_, err := s.call(ctx, store.Command{Kind: store.KindEnqueue, Enqueue: e})
+	return ids, err
+}
+
+// call proposes a command of a client and makes an error of its result.
+func (s *Scheduler) call(ctx context.Context, c store.Command) (store.Result, error) {
+	res, err := s.node.Call(ctx, c)
+	if err != nil {
+		return res, callError(err)
+	}
+	return res, resultError(res)
+}
+
+// callError makes the root's errors of the cluster's.
+func callError(err error) error {
+	switch {
+	case errors.Is(err, cluster.ErrClosed):
+		return fmt.Errorf("%w: %w", ErrClosed, err)
+	case errors.Is(err, cluster.ErrNotLeader):
+		return fmt.Errorf("%w: %w", ErrNoLeader, err)
+	case errors.Is(err, cluster.ErrTooLarge):
+		return fmt.Errorf("%w: %w", ErrPayloadTooLarge, err)
+	}
+	return err
+}
+
+// Await returns the run once it has ended; at once if it has already. ctx bounds
+// the waiting. Errors: [ErrNotFound], [ErrClosed], the cause of ctx.
+func (s *Scheduler) Await(ctx context.Context, id RunID) (Run, error) {
+	if err := s.check(); err != nil {
+		return Run{}, err
+	}
+	ch := s.waiters.add(id)
+	run, err := s.Get(ctx, id)
+	if err != nil || run.State.Final() {
+		s.waiters.remove(id, ch)
+		return run, err
+	}
+	select {
+	case r, open := <-ch:
+		if !open {
+			return Run{}, fmt.Errorf("scheduler: run %v has not ended: %w", id, ErrClosed)
+		}
+		wall, elapsed := s.node.Now()
+		return view(r, wall, elapsed), nil
+	case <-ctx.Done():
+		s.waiters.remove(id, ch)
+		return Run{}, fmt.Errorf("scheduler: wait for run %v: %w", id, context.Cause(ctx))
+	}
+}
+
+// Cancel ends a run for good: one that waits never starts, one that runs has its
+// handler's context ended with [ErrCanceled], and whatever the handler still
+// returns changes nothing. Side effects it had before stay.
+//
+// Errors: [ErrNotFound]; [ErrConflict] if the run has ended already.
+func (s *Scheduler) Cancel(ctx context.Context, id RunID) error {
+	return s.runCommand(ctx, "cancel", store.KindCancel, id)
+}
+
+func (s *Scheduler) runCommand(ctx context.Context, verb string, kind store.Kind, id RunID) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	c := store.RunCommand{ID: id}
+	run, err := s.Get(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case run.State.Final() && (kind == store.KindCancel || run.State == Succeeded):
+		return fmt.Errorf("scheduler: %s run %v: it is %v: %w", verb, id, run.State, ErrConflict)
+	case run.State.Final():
+		if c, err = s.finalRow(ctx, id); err != nil {
+			return err
+		}
+	}
+	if _, err := s.call(ctx, store.Command{Kind: kind, Run: &c}); err != nil {
+		return fmt.Errorf("scheduler: %s run %v: %w", verb, id, err)
+	}
+	return nil
+}
+
+// finalRow reads the row that a command about an ended run carries.
+func (s *Scheduler) finalRow(ctx context.Context, id RunID) (store.RunCommand, error) {
+	c := store.RunCommand{ID: id}
+	s.node.View(func(st *store.State) { c.AsOf = st.Meta().Index })
+	if err := s.node.Flush(ctx); err != nil {
+		return c, callError(err)
+	}
+	var err error
+	c.Row, c.Segment, err = s.storage.FinalRun(id)
+	if err == nil && c.Row == nil {
+		err = fmt.Errorf("scheduler: run %v: %w", id, ErrNotFound)
+	}
+	return c, err
+}
+
+// RetryNow runs a waiting run at once, whatever delay it was waiting for, and
+// takes up a failed, canceled or expired one again with fresh budgets.
+//
+// Errors: [ErrNotFound]; [ErrConflict] if the run has started or has succeeded.
+func (s *Scheduler) RetryNow(ctx context.Context, id RunID) error {
+	return s.runCommand(ctx, "retry", store.KindRetryNow, id)
+}
+
+// PauseQueue keeps the queue's runs from starting; those that have started go
+// on. Calls are still accepted.
+func (s *Scheduler) PauseQueue(ctx context.Context, name string) error {
+	return s.changeQueue(ctx, name, func(q *store.Queue) { q.Paused = true })
+}
+
+// ResumeQueue ends a pause.
+func (s *Scheduler) ResumeQueue(ctx context.Context, name string) error {
+	return s.changeQueue(ctx, name, func(q *store.Queue) { q.Paused = false })
+}
+
+func (s *Scheduler) changeQueue(ctx context.Context, name string, change func(*store.Queue)) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if err := checkName("queue name", name); err != nil {
+		return fmt.Errorf("scheduler: %w", err)
+	}
+	var q store.Queue
+	s.node.View(func(st *store.State) { q = st.Queue(name).Queue })
+	change(&q)
+	if err := s.putQueue(ctx, q); err != nil {
+		return fmt.Errorf("scheduler: queue %q: %w", name, err)
+	}
+	return nil
+}
+
+func (s *Scheduler) putQueue(ctx context.Context, q store.Queue) error {
+	_, err := s.call(ctx, store.Command{Kind: store.KindPutQueue, Queue: &q})
+	return err
+}

@@ -1,0 +1,299 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/escapement-go/scheduler/internal/clock"
+	"github.com/escapement-go/scheduler/internal/dispatch"
+	"github.com/escapement-go/scheduler/store"
+	"github.com/escapement-go/scheduler/worker"
+)
+
+// An Option configures a [Scheduler].
+type Option interface {
+	applyScheduler(*config)
+}
+
+type option func(*config)
+
+func (f option) applyScheduler(c *config) { f(c) }
+
+// config is what the options of New add up to.
+type config struct {
+	dir          string
+	nodeID       string
+	handlers     map[string]worker.Handler
+	tasks        []string
+	queues       map[string]store.Queue
+	schedules    []*scheduleDef
+	app          string
+	generation   uint64
+	slots        int
+	maxPayload   int
+	drainTimeout time.Duration
+	retention    dispatch.Retention
+	logger       *slog.Logger
+	tracers      trace.TracerProvider
+	meters       metric.MeterProvider
+
+	clock       clock.Clock
+	plainTimers bool // no file descriptors: inside a testing/synctest bubble
+
+	faults []error
+}
+
+// The defaults of [New].
+const (
+	DefaultMaxPayload   = 256 << 10
+	DefaultDrainTimeout = 30 * time.Second
+)
+
+// Retention bounds how much history of ended runs and decided ticks is kept. A
+// bound of zero is none. Bounds are lower ones too: what is within them is kept,
+// and history goes in whole segments of up to a million rows.
+type Retention struct {
+	MaxAge   time.Duration
+	MaxRuns  int64
+	MaxBytes int64
+}
+
+var defaultRetention = Retention{MaxAge: 7 * 24 * time.Hour, MaxRuns: 10_000_000, MaxBytes: 8 << 30}
+
+func newConfig(opts []Option) (*config, error) {
+	c := &config{
+		handlers:     make(map[string]worker.Handler),
+		queues:       make(map[string]store.Queue),
+		slots:        4 * runtime.GOMAXPROCS(0),
+		maxPayload:   DefaultMaxPayload,
+		drainTimeout: DefaultDrainTimeout,
+		retention:    dispatch.Retention(defaultRetention),
+		logger:       slog.New(slog.DiscardHandler),
+		clock:        clock.System,
+	}
+	for _, o := range opts {
+		if o == nil {
+			c.fault(fmt.Errorf("scheduler: nil option: %w", ErrInvalid))
+			continue
+		}
+		o.applyScheduler(c)
+	}
+	for _, def := range c.schedules {
+		def.app, def.generation = c.app, c.generation
+	}
+	if c.slots > 0 && len(c.handlers) == 0 && c.slots != 4*runtime.GOMAXPROCS(0) {
+		c.logger.Debug("there are no handlers: this node executes nothing")
+	}
+	return c, errors.Join(c.faults...)
+}
+
+func (c *config) fault(err error) {
+	if err != nil {
+		c.faults = append(c.faults, err)
+	}
+}
+
+// WithDataDir keeps everything in a folder, which is made if it does not exist
+// and belongs to one Scheduler at a time. Without this option everything is in
+// memory and gone with the process.
+func WithDataDir(dir string) Option {
+	return option(func(c *config) {
+		if dir == "" {
+			c.fault(fmt.Errorf("scheduler: data folder: empty path: %w", ErrInvalid))
+		}
+		c.dir = dir
+	})
+}
+
+// WithNodeID names this node. Default: a random name that is kept in the data
+// folder. It must differ between nodes.
+func WithNodeID(id string) Option {
+	return option(func(c *config) {
+		c.fault(checkName("scheduler: node ID", id))
+		c.nodeID = id
+	})
+}
+
+// WithHandler registers the function that does a task's work. It is called
+// concurrently, up to [WithConcurrency] times at once.
+func WithHandler[In, Out any](task Task[In, Out], f func(ctx context.Context, in In) (Out, error)) Option {
+	return option(func(c *config) {
+		if f == nil {
+			c.fault(fmt.Errorf("scheduler: handler of task %q is nil: %w", task.name, ErrInvalid))
+			return
+		}
+		c.addHandler(task.name, task.base, handler(f))
+	})
+}
+
+// WithFunc registers a handler of a task without a result; see [NewJob].
+func WithFunc[In any](task Task[In, None], f func(ctx context.Context, in In) error) Option {
+	if f == nil {
+		return WithHandler[In, None](task, nil)
+	}
+	return WithHandler(task, func(ctx context.Context, in In) (None, error) { return None{}, f(ctx, in) })
+}
+
+func (c *config) addHandler(name string, base *settings, h worker.Handler) {
+	switch {
+	case base == nil:
+		c.fault(fmt.Errorf("scheduler: handler of a zero Task: %w", ErrInvalid))
+	case base.err != nil:
+		c.fault(fmt.Errorf("scheduler: task %q: %w", name, base.err))
+	case c.handlers[name] != nil:
+		c.fault(fmt.Errorf("scheduler: task %q: %w", name, ErrDuplicate))
+	default:
+		c.handlers[name] = h
+	}
+}
+
+// WithTasks declares tasks that this process asks for without having handlers
+// of them.
+func WithTasks(names ...string) Option {
+	return option(func(c *config) {
+		for _, name := range names {
+			c.fault(checkName("scheduler: task name", name))
+		}
+		c.tasks = append(c.tasks, names...)
+	})
+}
+
+// WithSchedule declares a schedule in code: it is created, or changed to this
+// definition, when the scheduler starts; see [Scheduler.Schedule]. A schedule
+// that is no longer declared is not deleted.
+func WithSchedule(id string, trigger Trigger, call Call, opts ...ScheduleOption) Option {
+	return option(func(c *config) {
+		for _, def := range c.schedules {
+			if def.id == id {
+				c.fault(fmt.Errorf("scheduler: schedule %q: %w", id, ErrDuplicate))
+				return
+			}
+		}
+		def, err := newScheduleDef(id, trigger, call, opts)
+		if err == nil {
+			err = call.check(c.maxPayload)
+		}
+		c.fault(err)
+		c.schedules = append(c.schedules, def)
+	})
+}
+
+// WithApp names the application that declares schedules in code, and its
+// generation, which grows with every release: an older generation that restarts
+// during a rollout does not take a schedule back to its older definition.
+func WithApp(name string, generation uint64) Option {
+	return option(func(c *config) {
+		c.fault(checkName("scheduler: application name", name))
+		c.app, c.generation = name, generation
+	})
+}
+
+// NoWorkers as the argument of [WithConcurrency] makes a node that asks for runs
+// and executes none.
+const NoWorkers = 0
+
+// WithConcurrency sets how many handlers run at a time on this node. Default:
+// four times GOMAXPROCS.
+func WithConcurrency(n int) Option {
+	return option(func(c *config) {
+		if n < 0 {
+			c.fault(fmt.Errorf("scheduler: concurrency %d: %w", n, ErrInvalid))
+		}
+		c.slots = n
+	})
+}
+
+// A QueueOption configures a queue.
+type QueueOption interface {
+	applyQueue(*store.Queue)
+}
+
+type queueOption func(*store.Queue)
+
+func (f queueOption) applyQueue(q *store.Queue) { f(q) }
+
+// QueueLimit lets at most n runs of the queue be executed at a time, over all
+// nodes.
+func QueueLimit(n uint32) QueueOption {
+	return queueOption(func(q *store.Queue) { q.Limit = n })
+}
+
+// WithQueue configures a queue when the scheduler starts. A pause that is in
+// force stays. Queues need not be declared: one that is not has no limit.
+func WithQueue(name string, opts ...QueueOption) Option {
+	return option(func(c *config) {
+		c.fault(checkName("scheduler: queue name", name))
+		if _, twice := c.queues[name]; twice {
+			c.fault(fmt.Errorf("scheduler: queue %q: %w", name, ErrDuplicate))
+		}
+		q := store.Queue{Name: name}
+		for _, o := range opts {
+			o.applyQueue(&q)
+		}
+		c.queues[name] = q
+	})
+}
+
+// WithLogger sets where the scheduler logs. Default: nowhere. Inputs and results
+// are never logged.
+func WithLogger(l *slog.Logger) Option {
+	return option(func(c *config) {
+		if l == nil {
+			c.fault(fmt.Errorf("scheduler: nil logger: %w", ErrInvalid))
+			return
+		}
+		c.logger = l
+	})
+}
+
+// WithTracerProvider makes the scheduler trace calls and attempts, each attempt
+// linked to the call that asked for it. Default: no traces.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return option(func(c *config) { c.tracers = p })
+}
+
+// WithMeterProvider makes the scheduler measure itself. Default: no metrics.
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return option(func(c *config) { c.meters = p })
+}
+
+// WithDrainTimeout sets how long [Scheduler.Run] lets handlers finish. Default:
+// 30 s.
+func WithDrainTimeout(d time.Duration) Option {
+	return option(func(c *config) {
+		if d < 0 {
+			c.fault(fmt.Errorf("scheduler: drain timeout %v: %w", d, ErrInvalid))
+		}
+		c.drainTimeout = d
+	})
+}
+
+// WithRetention bounds the history. Default: seven days, ten million runs and
+// 8 GiB, whichever is reached first.
+func WithRetention(r Retention) Option {
+	return option(func(c *config) {
+		if r.MaxAge < 0 || r.MaxRuns < 0 || r.MaxBytes < 0 {
+			c.fault(fmt.Errorf("scheduler: retention %+v: %w", r, ErrInvalid))
+		}
+		c.retention = dispatch.Retention(r)
+	})
+}
+
+// WithMaxPayload bounds the encoded size of inputs and results, in bytes. An
+// input over it is refused with [ErrPayloadTooLarge]; a result over it fails its
+// attempt for good. Default: 256 KiB; at most 1 MiB.
+func WithMaxPayload(n int) Option {
+	return option(func(c *config) {
+		if n < 1 || n > 1<<20 {
+			c.fault(fmt.Errorf("scheduler: payload limit %d is not within 1 … 1048576: %w", n, ErrInvalid))
+		}
+		c.maxPayload = n
+	})
+}

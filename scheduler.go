@@ -1,0 +1,278 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/escapement-go/scheduler/cluster"
+	"github.com/escapement-go/scheduler/internal/dispatch"
+	"github.com/escapement-go/scheduler/internal/precise"
+	"github.com/escapement-go/scheduler/internal/telemetry"
+	"github.com/escapement-go/scheduler/store"
+	"github.com/escapement-go/scheduler/worker"
+)
+
+// A Scheduler is a node: it keeps the state, decides what is due and executes
+// runs. Make one with [New], start it with [Scheduler.Start] or [Scheduler.Run].
+// Safe for concurrent use.
+type Scheduler struct {
+	cfg     *config
+	tel     *telemetry.Telemetry
+	waiters waiters
+	ready   chan struct{}
+
+	// Set by Start before phase becomes running, then left alone.
+	storage  storage
+	node     *cluster.Node
+	dispatch *dispatch.Dispatcher
+	pool     *worker.Pool // nil on a node that executes nothing
+	session  uint64
+	alarm    *precise.Timer
+	loops    sync.WaitGroup
+	stop     context.CancelFunc // ends the loops
+	poolErr  error              // of the pool's loop, set before loops is done
+
+	mu    sync.Mutex // guards phase, done and err
+	phase phase
+	done  chan struct{} // closed when Shutdown has finished
+	err   error         // of Shutdown
+}
+
+type phase int
+
+const (
+	idle phase = iota
+	starting
+	running
+	stopping
+	stopped
+)
+
+// New makes a scheduler from its options and starts nothing. All that is wrong
+// with the options is reported at once, joined.
+func New(opts ...Option) (*Scheduler, error) {
+	cfg, err := newConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	tel, err := telemetry.New(cfg.meters, cfg.tracers)
+	if err != nil {
+		return nil, fmt.Errorf("scheduler: telemetry: %w", err)
+	}
+	return &Scheduler{cfg: cfg, tel: tel, ready: make(chan struct{}), done: make(chan struct{})}, nil
+}
+
+// Run starts the scheduler, waits until ctx ends, and shuts down within
+// [WithDrainTimeout].
+func (s *Scheduler) Run(ctx context.Context) error {
+	if err := s.Start(ctx); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.drainTimeout)
+	defer cancel()
+	return s.Shutdown(ctx)
+}
+
+// Start opens the folder, and returns once the node is ready to accept calls and
+// what [WithSchedule] and [WithQueue] declare is in force. ctx bounds the
+// starting alone. A scheduler can be started once.
+//
+// Errors: [ErrInUse], [ErrNewer], [ErrCorrupt], [ErrClosed] if it was started or
+// shut down before, those of the operating system about the folder, and of ctx.
+func (s *Scheduler) Start(ctx context.Context) error {
+	s.mu.Lock()
+	if s.phase != idle {
+		s.mu.Unlock()
+		return fmt.Errorf("scheduler: start: %w", ErrClosed)
+	}
+	s.phase = starting
+	s.mu.Unlock()
+
+	err := s.open(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && s.phase == stopping {
+		err = ErrClosed
+	}
+	if err != nil {
+		s.phase = stopped
+		s.err = errors.Join(s.close(context.WithoutCancel(ctx)), s.tel.Close())
+		close(s.done)
+		return fmt.Errorf("scheduler: start: %w", err)
+	}
+	s.phase = running
+	close(s.ready)
+	s.cfg.logger.Info("scheduler started", keyNode, s.cfg.nodeID)
+	return nil
+}
+
+// keyNode is the key of the node's ID in logs.
+const keyNode = "node_id"
+
+// open opens everything, in the order of dependence. What it has opened when it
+// fails is closed by close.
+func (s *Scheduler) open(ctx context.Context) (err error) {
+	if s.storage, err = openStorage(s.cfg); err != nil {
+		return err
+	}
+	s.alarm = s.newAlarm()
+	s.dispatch = dispatch.New(dispatch.Config{
+		Kick:      func() { s.node.Kick() },
+		Now:       func() (wall, elapsed int64) { return s.node.Now() },
+		Compile:   func(sc *store.Schedule) (dispatch.Rule, error) { return compileTrigger(&sc.Trigger, sc.ID) },
+		Random:    rand.Uint64,
+		Alarm:     s.alarm,
+		Logger:    s.cfg.logger,
+		Retention: s.cfg.retention,
+		LostAfter: lostAfter,
+	})
+	// The node's goroutines call back as soon as Open has started them, and
+	// those callbacks need s.node: they wait for this.
+	s.node, err = cluster.Open(ctx, s.clusterConfig())
+	if err != nil {
+		return err
+	}
+	if err := s.node.Ready(ctx); err != nil {
+		return err
+	}
+	tasks := slices.Clone(s.cfg.tasks)
+	for name := range s.cfg.handlers {
+		tasks = append(tasks, name)
+	}
+	slices.Sort(tasks)
+	s.session, err = s.node.OpenSession(ctx, store.OpenSession{Node: s.cfg.nodeID, Tasks: slices.Compact(tasks)})
+	if err != nil {
+		return err
+	}
+	loops, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	s.loops.Go(func() { s.dispatch.Run(loops) }) // ended by stop, awaited by close
+	if err := s.openPool(loops); err != nil {
+		return err
+	}
+	s.tel.ObserveQueues(s.queueGauges)
+	return s.declare(ctx)
+}
+
+// lostAfter is how long a worker that is out of contact keeps its leases.
+const lostAfter = 10 * time.Second
+
+func (s *Scheduler) newAlarm() *precise.Timer {
+	if s.cfg.plainTimers {
+		return precise.Plain()
+	}
+	return precise.New()
+}
+
+// declare puts the queues and schedules of the options in force.
+func (s *Scheduler) declare(ctx context.Context) error {
+	for name, q := range s.cfg.queues {
+		s.node.View(func(st *store.State) { q.Paused = st.Queue(name).Paused })
+		if err := s.putQueue(ctx, q); err != nil {
+			return fmt.Errorf("queue %q: %w", name, err)
+		}
+	}
+	for _, def := range s.cfg.schedules {
+		if err := s.putSchedule(ctx, def); err != nil {
+			return fmt.Errorf("schedule %q: %w", def.id, err)
+		}
+	}
+	return nil
+}
+
+// Ready returns a channel that is closed once Start has succeeded.
+func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
+
+// Shutdown stops the scheduler; see the package's documentation for the order.
+// When ctx ends, handlers that still run have their contexts ended with
+// [ErrShutdown] and get a few seconds to return. It returns nil only if every
+// result was written. Calling it again waits for the first call and returns its
+// result; before Start it makes the scheduler unusable.
+func (s *Scheduler) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	switch s.phase {
+	case idle:
+		s.phase = stopped
+		s.err = s.tel.Close()
+		close(s.done)
+		s.mu.Unlock()
+		return s.err
+	case running:
+		s.phase = stopping
+		s.mu.Unlock()
+	default:
+		if s.phase == starting {
+			s.phase = stopping // Start sees it and closes
+		}
+		s.mu.Unlock()
+		select {
+		case <-s.done:
+			return s.err
+		case <-ctx.Done():
+			return fmt.Errorf("scheduler: shutdown: %w", context.Cause(ctx))
+		}
+	}
+	err := errors.Join(s.close(ctx), s.tel.Close())
+	s.mu.Lock()
+	s.phase, s.err = stopped, err
+	s.mu.Unlock()
+	close(s.done)
+	s.cfg.logger.Info("scheduler stopped", keyNode, s.cfg.nodeID)
+	return err
+}
+
+// close closes what is open, in reverse order of opening.
+func (s *Scheduler) close(ctx context.Context) error {
+	var faults []error
+	if s.pool != nil {
+		s.dispatch.SetCapacity(s.session, 0, 0)
+		if err := s.pool.Drain(ctx); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if s.stop != nil {
+		s.stop()
+	}
+	s.loops.Wait()
+	if s.node != nil {
+		// The last write has its own bound: ctx may have ended with the drain.
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		if err := s.node.Shutdown(last); err != nil {
+			faults = append(faults, err)
+		}
+	} else if s.storage != nil {
+		faults = append(faults, s.storage.Close())
+	}
+	if s.alarm != nil {
+		s.alarm.Close()
+	}
+	s.waiters.close()
+	if err := errors.Join(faults...); err != nil {
+		return fmt.Errorf("scheduler: shutdown: %w", err)
+	}
+	return nil
+}
+
+const closeTimeout = 10 * time.Second
+
+// check returns an error unless calls are accepted.
+func (s *Scheduler) check() error {
+	select {
+	case <-s.ready:
+	default:
+		return fmt.Errorf("scheduler: not started: %w", ErrClosed)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase == running || s.phase == stopping { // while draining, handlers may still call
+		return nil
+	}
+	return ErrClosed
+}

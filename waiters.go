@@ -1,0 +1,85 @@
+package scheduler
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/escapement-go/scheduler/store"
+)
+
+// waiters are the calls that wait for runs to end.
+type waiters struct {
+	n atomic.Int64 // how many, to be asked without the lock
+
+	mu     sync.Mutex // guards all below
+	byRun  map[store.RunID][]chan *store.Run
+	closed bool
+}
+
+// add returns a channel that receives the run once it has ended, or is closed
+// when the scheduler stops. The channel holds 1, so that telling never waits.
+func (w *waiters) add(id store.RunID) chan *store.Run {
+	ch := make(chan *store.Run, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		close(ch)
+		return ch
+	}
+	if w.byRun == nil {
+		w.byRun = make(map[store.RunID][]chan *store.Run)
+	}
+	w.byRun[id] = append(w.byRun[id], ch)
+	w.n.Add(1)
+	return ch
+}
+
+// remove takes back a channel that was added.
+func (w *waiters) remove(id store.RunID, ch chan *store.Run) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.byRun[id]
+	for i := range list {
+		if list[i] == ch {
+			w.n.Add(-1)
+			if len(list) == 1 {
+				delete(w.byRun, id)
+				return
+			}
+			w.byRun[id] = append(list[:i:i], list[i+1:]...)
+			return
+		}
+	}
+}
+
+// tell hands ended runs to those who wait for them.
+func (w *waiters) tell(events []store.Event) {
+	if w.n.Load() == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range events {
+		if events[i].Kind != store.EventFinished {
+			continue
+		}
+		id := events[i].Run.ID
+		for _, ch := range w.byRun[id] {
+			ch <- events[i].Run
+			w.n.Add(-1)
+		}
+		delete(w.byRun, id)
+	}
+}
+
+// close lets everybody go.
+func (w *waiters) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, list := range w.byRun {
+		for _, ch := range list {
+			close(ch)
+		}
+	}
+	w.byRun, w.closed = nil, true
+}
