@@ -86,11 +86,12 @@ func classify(err error) error {
 	return unknown(err)
 }
 
-// lead begins to send to r.
+// lead begins to send to r, first what the host has to decide as a new leader.
 func (b *batcher) lead(r *raft.Raft) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.raft, b.refusal = r, nil
+	b.raft, b.refusal, b.nudged = r, nil, true
+	b.mu.Unlock()
+	b.poke()
 }
 
 // refuse ends sending: calls that wait for an entry, and later ones, get err.

@@ -67,6 +67,12 @@ func (e *retryError) Unwrap() error { return e.err }
 // retry budget.
 func Snooze(d time.Duration) error { return &snoozeError{max(d, minSnooze)} }
 
+// IsSnooze reports whether err is, or wraps, what [Snooze] returned.
+func IsSnooze(err error) bool {
+	var s *snoozeError
+	return errors.As(err, &s)
+}
+
 // minSnooze keeps a handler that snoozes for nothing from spinning through the log.
 const minSnooze = time.Millisecond
 
