@@ -123,6 +123,14 @@ func (s *State) replace(r, n *Run) {
 		s.count(r, -1)
 	} else {
 		n.window = s.window
+		if last, known := s.dirty.Runs[n.ID]; known {
+			// It has ended in this window. If that was to take away a live row, the
+			// row still has to go when it ends again.
+			if last == nil || s.dirty.Final[n.ID].WasLive {
+				n.window--
+			}
+			delete(s.dirty.Final, n.ID)
+		}
 	}
 	s.count(n, +1)
 	s.runs[n.ID] = n
@@ -186,7 +194,9 @@ func (s *State) applyPrune(p *Prune) Result {
 		delete(s.segments, key)
 		delete(s.dirtySegments, key)
 		s.dirty.Segments[key] = nil
+		s.dirty.Dropped = append(s.dirty.Dropped, key)
 		s.forgetUnflushed(key)
+		s.forgetPart(key)
 	}
 	for key, u := range s.uniques { // order is not seen: each is judged alone
 		if u.Until <= s.meta.Elapsed && s.runs[u.Holder] == nil {
@@ -215,6 +225,18 @@ func (s *State) forgetUnflushed(key SegmentKey) {
 		delete(s.dirty.Final, id)
 	}
 	s.dirty.Ticks = slices.DeleteFunc(s.dirty.Ticks, func(t TickRow) bool { return t.Segment == key })
+}
+
+// forgetPart makes the part to be filled the highest one that is left, as loading
+// finds it.
+func (s *State) forgetPart(key SegmentKey) {
+	at := segmentTime{key.Kind, key.Time}
+	delete(s.parts, at)
+	for k := range s.segments { // order is not seen: the highest part is taken
+		if k.Kind == at.kind && k.Time == at.time {
+			s.parts[at] = max(s.parts[at], k.Part)
+		}
+	}
 }
 
 // addRow accounts for a row of the history and returns the segment it goes to.

@@ -14,29 +14,83 @@ func (s *State) applyEnqueue(e *Enqueue) Result {
 		}
 		specs[i] = spec
 	}
-	mark := len(s.events)
+	if res := s.mayEnqueue(e, specs); res.Code != OK {
+		return res
+	}
+	for i := range e.Runs {
+		s.enqueue(&e.Runs[i], specs[e.Runs[i].Spec])
+	}
+	return Result{}
+}
+
+// mayEnqueue looks at all runs of the command before any is added, so that there
+// is nothing to take back.
+func (s *State) mayEnqueue(e *Enqueue, specs []*Spec) Result {
+	seen := newRuns{ids: e.Runs}
 	for i := range e.Runs {
 		n := &e.Runs[i]
-		res := Result{Code: CodeInvalid, Run: n.ID, Text: "no such spec"}
-		if int(n.Spec) < len(specs) {
-			res = s.enqueue(n, specs[n.Spec])
+		switch {
+		case int(n.Spec) >= len(specs):
+			return Result{Code: CodeInvalid, Run: n.ID, Text: "no such spec"}
+		case !n.ID.Valid():
+			return Result{Code: CodeInvalid, Run: n.ID, Text: "run ID is not a UUIDv7"}
+		case s.runs[n.ID] != nil || seen.id(i):
+			return Result{Code: CodeConflict, Run: n.ID}
 		}
-		if res.Code != OK {
-			s.undoEnqueue(e.Runs[:i])
-			s.events = s.events[:mark]
-			return res
+		if n.Unique == "" {
+			continue
+		}
+		task := specs[n.Spec].Task
+		holder, held := s.UniqueHolder(task, n.Unique, s.meta.Elapsed)
+		if !held {
+			holder, held = seen.holder(uniqueKey(task, n.Unique), n.ID)
+		}
+		if held {
+			return Result{Code: CodeUnique, Run: holder, Text: n.Unique}
 		}
 	}
 	return Result{}
 }
 
-func (s *State) enqueue(n *NewRun, spec *Spec) Result {
-	if !n.ID.Valid() {
-		return Result{Code: CodeInvalid, Run: n.ID, Text: "run ID is not a UUIDv7"}
+// newRuns tells whether a command names an ID or a unique key twice. IDs in order,
+// as they are minted, need no memory for that.
+type newRuns struct {
+	ids     []NewRun
+	known   map[RunID]struct{}
+	holders map[string]RunID
+}
+
+// id reports whether run i has the ID of one before it. It is asked for each i in
+// order.
+func (v *newRuns) id(i int) bool {
+	if v.known == nil {
+		if i == 0 || v.ids[i-1].ID.Compare(v.ids[i].ID) < 0 {
+			return false
+		}
+		v.known = make(map[RunID]struct{}, len(v.ids))
+		for j := range v.ids[:i] {
+			v.known[v.ids[j].ID] = struct{}{}
+		}
 	}
-	if s.Run(n.ID) != nil {
-		return Result{Code: CodeConflict, Run: n.ID}
+	_, twice := v.known[v.ids[i].ID]
+	v.known[v.ids[i].ID] = struct{}{}
+	return twice
+}
+
+// holder returns the run that was given the key before, or gives it to id.
+func (v *newRuns) holder(key string, id RunID) (RunID, bool) {
+	if first, held := v.holders[key]; held {
+		return first, true
 	}
+	if v.holders == nil {
+		v.holders = make(map[string]RunID)
+	}
+	v.holders[key] = id
+	return RunID{}, false
+}
+
+// enqueue adds a run that was looked at.
+func (s *State) enqueue(n *NewRun, spec *Spec) {
 	r := &Run{
 		ID: n.ID, Spec: spec, Input: slices.Clone(n.Input),
 		Clock: n.Clock, Due: n.Due, Created: s.meta.Wall,
@@ -51,27 +105,10 @@ func (s *State) enqueue(n *NewRun, spec *Spec) Result {
 		}
 	}
 	if n.Unique != "" {
-		if holder, held := s.UniqueHolder(spec.Task, n.Unique, s.meta.Elapsed); held {
-			return Result{Code: CodeUnique, Run: holder, Text: n.Unique}
-		}
 		s.holdUnique(r)
 	}
 	s.replace(nil, r)
 	s.emit(Event{Kind: EventEnqueued, Run: r})
-	return Result{}
-}
-
-// undoEnqueue takes back runs that the same command has just added.
-func (s *State) undoEnqueue(added []NewRun) {
-	for i := range added {
-		r := s.runs[added[i].ID]
-		s.count(r, -1)
-		delete(s.runs, r.ID)
-		delete(s.dirty.Runs, r.ID)
-		if r.More != nil && r.More.Unique != "" {
-			delete(s.uniques, uniqueKey(r.Spec.Task, r.More.Unique))
-		}
-	}
 }
 
 // holdUnique gives r, not yet published, its unique key.
@@ -124,8 +161,8 @@ func (s *State) finish(r, n *Run, outcome Outcome) {
 func (s *State) applyCancel(c *RunCommand) Result {
 	r := s.runs[c.ID]
 	if r == nil {
-		if last := s.Run(c.ID); last != nil {
-			return Result{Code: CodeFinal, Run: c.ID, N: uint64(last.State)}
+		if c.Row != nil && c.Row.ID == c.ID && c.Row.State.Final() {
+			return Result{Code: CodeFinal, Run: c.ID, N: uint64(c.Row.State)}
 		}
 		return Result{Code: CodeNotFound, Run: c.ID}
 	}
@@ -194,7 +231,6 @@ func (s *State) applyRetryNow(c *RunCommand) Result {
 		s.revivals = slices.Delete(s.revivals, 0, 1)
 	}
 	s.revivals = append(s.revivals, Revival{n.ID, s.meta.Index})
-	delete(s.dirty.Final, n.ID)
 	s.replace(nil, &n)
 	s.emit(Event{Kind: EventRescheduled, Run: &n})
 	return Result{}

@@ -96,8 +96,10 @@ func (s *State) applyPauseSchedule(p *PauseSchedule) Result {
 		}
 		n.PausedAt = 0
 		n.Next = p.Next
-		if p.Last != 0 && p.Last >= old.Next && old.Next != 0 {
-			s.record(&n, Tick{From: old.Next, To: p.Last, Outcome: TickPaused, Reason: "schedule was paused"})
+		if p.Last != 0 && old.Next != 0 {
+			for _, d := range old.undecided(old.Next, p.Last) {
+				s.record(&n, Tick{From: d.From, To: d.To, Outcome: TickPaused, Reason: "schedule was paused"})
+			}
 		}
 	}
 	s.set(&n)
@@ -170,6 +172,34 @@ func (sc *Schedule) decided(from, to int64) bool {
 	return false
 }
 
+// undecided returns what is left of the instants from … to once those that have
+// their outcome are taken out, in order.
+func (sc *Schedule) undecided(from, to int64) []Span {
+	var left []Span
+	for from <= to {
+		next, inside := sc.DecidedAt(from)
+		if inside {
+			if next.To >= to {
+				break
+			}
+			from = next.To + 1
+			continue
+		}
+		end := to
+		for _, d := range sc.Decided {
+			if d.From > from && d.From <= end {
+				end = d.From - 1
+			}
+		}
+		left = append(left, Span{from, end})
+		if end == to {
+			break
+		}
+		from = end + 1
+	}
+	return left
+}
+
 // DecidedAt returns the span around t in which every tick has its outcome.
 func (sc *Schedule) DecidedAt(t int64) (Span, bool) {
 	for _, d := range sc.Decided {
@@ -190,7 +220,7 @@ func (s *State) fire(n *Schedule, t *TickCommand) {
 		s.record(n, tick)
 		return
 	}
-	if s.Run(t.Run) != nil {
+	if s.runs[t.Run] != nil {
 		tick.Outcome, tick.Reason = TickBlocked, "its run ID is in use"
 		s.record(n, tick)
 		return
@@ -219,14 +249,14 @@ func (s *State) record(n *Schedule, t Tick) {
 	t.Schedule, t.Version, t.Decided = n.Number, n.Version, s.meta.Wall
 	seg := s.addRow(TickSegment, uint32(max(t.To, 0)/86_400e9), int64(64+len(t.Reason)))
 	s.dirty.Ticks = append(s.dirty.Ticks, TickRow{seg, t})
-	s.emit(Event{Kind: EventTick, Schedule: n, Tick: &s.dirty.Ticks[len(s.dirty.Ticks)-1].Tick})
+	s.emit(Event{Kind: EventTick, Schedule: n, Tick: &t})
 
 	spans := slices.Clone(n.Decided)
 	if len(spans) == 0 {
 		spans = []Span{{t.From, t.From}}
 	}
 	cur := &spans[len(spans)-1]
-	cur.To = max(cur.To, t.To)
+	cur.From, cur.To = min(cur.From, t.From), max(cur.To, t.To)
 	for i := 0; i < len(spans)-1; {
 		if o := spans[i]; o.From <= cur.To && cur.From <= o.To {
 			cur.From, cur.To = min(cur.From, o.From), max(cur.To, o.To)

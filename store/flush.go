@@ -21,7 +21,8 @@ type Flush struct {
 	Sessions  map[uint64]*Session     // nil: gone
 	Uniques   map[string]*Unique      // nil: free
 	Tasks     []string                // newly known
-	Segments  map[SegmentKey]*Segment // nil: dropped, with all its rows
+	Segments  map[SegmentKey]*Segment // nil: gone
+	Dropped   []SegmentKey            // dropped with all their rows, before this flush adds new ones
 	Ticks     []TickRow               // in the order of deciding
 	Events    []PackedEvents          // one row of the journal per entry
 }

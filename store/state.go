@@ -75,6 +75,9 @@ func NewState() *State {
 
 // Load fills an empty state from an image. On an error the state is unusable.
 func (s *State) Load(img *Image) error {
+	if img.Meta.Format == 0 { // nothing was ever committed
+		return nil
+	}
 	if img.Meta.Format > FormatLevel || img.Meta.Level > FormatLevel {
 		return fmt.Errorf("%w: written at format level %d, this build reads up to %d",
 			ErrFormat, max(img.Meta.Format, img.Meta.Level), FormatLevel)
@@ -161,11 +164,14 @@ func (s *State) Meta() Meta { return s.meta }
 
 // Run returns the newest version of a run that is live, or final and not yet
 // flushed; nil otherwise: then the backend may have it.
+//
+// What is flushed differs between the nodes of a cluster, so applying must not
+// ask for more than the live runs.
 func (s *State) Run(id RunID) *Run {
 	if r := s.runs[id]; r != nil {
 		return r
 	}
-	if r := s.dirty.Runs[id]; r != nil {
+	if r, known := s.dirty.Runs[id]; known {
 		return r
 	}
 	if s.taken != nil {
