@@ -161,6 +161,11 @@ func (w *writer) table(path string, fill float64) (*table, error) {
 
 // drop drops the segments that the flush says are gone.
 func (w *writer) drop(f *store.Flush) error {
+	for _, key := range f.Dropped {
+		if err := w.dropBucket(segmentPath(key)); err != nil {
+			return err
+		}
+	}
 	for key, seg := range f.Segments {
 		if seg == nil {
 			if err := w.dropBucket(segmentPath(key)); err != nil {

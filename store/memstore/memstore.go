@@ -122,6 +122,9 @@ func (s *Store) Commit(f *store.Flush, configuration []byte) error {
 }
 
 func (k *kept) putHistory(f *store.Flush) {
+	for _, key := range f.Dropped {
+		k.dropSegment(key)
+	}
 	for key, seg := range f.Segments {
 		if seg == nil {
 			k.dropSegment(key)

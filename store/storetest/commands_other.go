@@ -1,0 +1,185 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/escapement-go/scheduler/store"
+)
+
+// The generator's schedules tick at the multiples of an interval on the clock of
+// their trigger.
+
+func (g *Generator) now(c store.Clock) int64 {
+	if c == store.Wall {
+		return g.wall
+	}
+	return g.elapsed
+}
+
+// after returns the first tick after t that is not decided, 0 if it is too far.
+func after(sc *store.Schedule, t int64) int64 {
+	next := t - t%sc.Trigger.Every + sc.Trigger.Every
+	for {
+		span, decided := sc.DecidedAt(next)
+		if !decided {
+			return next
+		}
+		next = span.To - span.To%sc.Trigger.Every + sc.Trigger.Every
+	}
+}
+
+func (g *Generator) scheduleID() string {
+	if id, ok := pick(g, g.schedules); ok && !g.one(20) {
+		return id
+	}
+	return fmt.Sprintf("schedule-%d", g.rng.IntN(6))
+}
+
+func (g *Generator) putSchedule(s *store.State) store.Command {
+	spec := g.spec()
+	spec.UniqueFor = 0
+	sc := store.Schedule{
+		ID: g.scheduleID(), Spec: spec, Input: []byte(`{}`), App: "app", Gen: uint64(g.rng.IntN(3)),
+		Trigger: store.Trigger{Kind: store.TriggerCron, Expr: "@", Every: int64(1+g.rng.IntN(4)) * int64(time.Minute)},
+		Overlap: store.Overlap(g.rng.IntN(2)), Paused: g.one(10),
+	}
+	if g.one(40) {
+		sc.ID = ""
+	}
+	if old := s.Schedule(sc.ID); old != nil {
+		sc.Trigger.Kind = old.Trigger.Kind // a change of clock is a new schedule
+		sc.Decided = old.Decided
+		if g.one(4) {
+			sc = *old // nothing new
+		}
+	} else if g.one(3) {
+		sc.Trigger.Kind = store.TriggerEvery
+	}
+	next := after(&sc, g.now(sc.Trigger.TickClock()))
+	sc.Decided, sc.Live, sc.Number, sc.Version = nil, nil, 0, 0
+	return store.Command{Kind: store.KindPutSchedule, Schedule: &store.PutSchedule{Schedule: sc, Next: next}}
+}
+
+func (g *Generator) pause(s *store.State) store.Command {
+	p := &store.PauseSchedule{ID: g.scheduleID()}
+	sc := s.Schedule(p.ID)
+	if sc == nil || !sc.Paused {
+		p.Paused = true
+		return store.Command{Kind: store.KindPauseSchedule, Pause: p}
+	}
+	now := g.now(sc.Trigger.TickClock())
+	p.Armed, p.Next = sc.Next, after(sc, now)
+	if sc.Next != 0 && sc.Next <= now {
+		p.Last = max(now-now%sc.Trigger.Every, sc.Next)
+		p.Next = max(p.Next, p.Last+sc.Trigger.Every)
+	}
+	if g.one(10) {
+		p.Armed++
+	}
+	return store.Command{Kind: store.KindPauseSchedule, Pause: p}
+}
+
+func (g *Generator) deleteSchedule() store.Command {
+	return store.Command{Kind: store.KindDeleteSchedule, Delete: &store.DeleteSchedule{ID: g.scheduleID()}}
+}
+
+// tick decides the armed tick if it has come, with those between it and now.
+func (g *Generator) tick(s *store.State) store.Command {
+	t := &store.TickCommand{Schedule: g.scheduleID()}
+	for range 10 {
+		if sc := s.Schedule(t.Schedule); sc != nil && sc.Next != 0 && sc.Next <= g.now(sc.Trigger.TickClock()) {
+			break
+		}
+		t.Schedule = g.scheduleID()
+	}
+	if sc := s.Schedule(t.Schedule); sc != nil && sc.Next != 0 {
+		g.decide(t, sc)
+	}
+	switch g.rng.IntN(40) {
+	case 0:
+		t.Armed += int64(time.Minute)
+	case 1:
+		t.Version++
+	case 2:
+		t.Run = store.RunID{}
+	case 3:
+		t.Run = g.run() // an ID that may be in use
+	case 4:
+		t.Next = t.Nominal
+	}
+	return store.Command{Kind: store.KindTick, Tick: t}
+}
+
+func (g *Generator) decide(t *store.TickCommand, sc *store.Schedule) {
+	t.Version, t.Armed = sc.Version, sc.Next
+	now := g.now(sc.Trigger.TickClock())
+	last := max(now-now%sc.Trigger.Every, sc.Next)
+	if last > sc.Next {
+		t.Spans = []store.DecidedSpan{{From: sc.Next, To: last - sc.Trigger.Every, Outcome: store.TickMissed, Reason: "late"}}
+		if n := (last - sc.Next) / sc.Trigger.Every; n > 1 && g.one(2) {
+			t.Spans = []store.DecidedSpan{
+				{From: sc.Next, To: sc.Next, Outcome: store.TickBlocked, Reason: "blocked"},
+				{From: sc.Next + sc.Trigger.Every, To: last - sc.Trigger.Every, Outcome: store.TickMerged},
+			}
+		}
+	}
+	t.Nominal, t.Run = last, g.mint(last)
+	if g.one(10) {
+		t.Spans = append(t.Spans, store.DecidedSpan{From: last, To: last, Outcome: store.TickSkipped})
+		t.Nominal = 0
+	}
+	t.Next = after(sc, max(last, now))
+}
+
+// rearm arms the schedules anew after the wall clock was set back.
+func (g *Generator) rearm(s *store.State) store.Command {
+	m := &store.Rearm{}
+	for _, id := range g.schedules {
+		sc := s.Schedule(id)
+		if sc == nil || sc.Trigger.TickClock() != store.Wall || sc.Next == 0 {
+			continue
+		}
+		m.Ticks = append(m.Ticks, store.RearmTick{
+			Schedule: id, Version: sc.Version, Armed: sc.Next, Next: after(sc, g.wall),
+		})
+	}
+	return store.Command{Kind: store.KindRearm, Rearm: m}
+}
+
+func (g *Generator) putQueue() store.Command {
+	q := &store.Queue{Name: queues[g.rng.IntN(len(queues))], Paused: g.one(6)}
+	if q.Name == "limited" {
+		q.Limit = uint32(1 + g.rng.IntN(3))
+	}
+	if g.one(30) {
+		q.Name = ""
+	}
+	return store.Command{Kind: store.KindPutQueue, Queue: q}
+}
+
+func (g *Generator) openSession() store.Command {
+	return store.Command{Kind: store.KindOpenSession, Open: &store.OpenSession{
+		Node: fmt.Sprintf("node-%d", g.rng.IntN(3)), Tasks: tasks[:len(tasks)-1],
+	}}
+}
+
+func (g *Generator) endSession() store.Command {
+	e := &store.EndSession{ID: g.session()}
+	if len(g.sessions) > 3 {
+		e.ID = g.sessions[0].id
+		g.sessions = slices.Delete(g.sessions, 0, 1)
+	}
+	return store.Command{Kind: store.KindEndSession, End: e}
+}
+
+func (g *Generator) prune(s *store.State) store.Command {
+	p := &store.Prune{Segments: []store.SegmentKey{{Kind: store.TickSegment, Time: 7}}}
+	for _, seg := range s.Segments() {
+		if g.one(3) {
+			p.Segments = append(p.Segments, seg.Key())
+		}
+	}
+	return store.Command{Kind: store.KindPrune, Prune: p}
+}
