@@ -10,16 +10,17 @@
 // Fields are separated by spaces or tabs: minute, hour, day of month, month and day
 // of week; a [Dialect] may add seconds in front and a year behind.
 //
-//	*            every value                    22-2      (Wrap) 22, 23, 0, 1, 2
-//	*/n          every nth value of the field   n/m       (NStep) from n to the end, every m
-//	n  n-m       one value, a range             H  H/n    (Hashed) a value chosen by the hash key
-//	n-m/s        every sth value of a range     H(n-m)    (Hashed) the same from a range
-//	a,b,c        any of these
-//	L            last day of the month          LW  L-n   (Ext) last working day; n days before the last day
-//	nW           working day nearest to the     L-nW      (Ext) working day nearest to n days before
-//	             nth, in the same month                   the last day
-//	FRI#2        second Friday of the month     FRIL      last Friday of the month, also FRI#L
-//	?            same as *, in a day field      @daily    @yearly @monthly @weekly @daily @hourly
+//	n, n-m, a,b,c   one value, a range, any of these
+//	*, ?            every value; ? in a day field only
+//	*/n, n-m/s      every nth value of the field, every sth of the range
+//	n/s             (NStep) every sth value from n to the end of the field
+//	22-2            (Wrap) 22, 23, 0, 1, 2
+//	L, L-n          last day of the month; (Ext) n days before it
+//	nW              working day nearest to the nth, in the same month
+//	LW, L-nW        (Ext) last working day; working day nearest to n days before the last
+//	FRI#2, FRIL     second Friday of the month; last Friday, also written FRI#L
+//	H, H(n-m), H/n  (Hashed) a value chosen by the hash key; every nth from a chosen start
+//	@daily          and @yearly, @monthly, @weekly, @hourly; (Every) @every 90m
 //
 // Months and weekdays may be named by three letters in any case; 0 and 7 are Sunday.
 // Steps start anew in each field: */7 minutes is 0, 7, … 56 and then 0 again, and */90

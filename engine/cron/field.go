@@ -106,19 +106,27 @@ func (p *parser) item(w word, inList bool) (Node, bool) {
 		return n, ok
 	}
 	base, step, hasStep := strings.Cut(w.text, "/")
-	n, ok = p.base(word{base, w.pos}, hasStep)
-	if !ok || !hasStep {
-		return n, ok
-	}
-	every, ok := p.step(word{step, w.pos + len(base) + 1}, n)
+	n, ok = p.base(word{base, w.pos})
 	if !ok {
 		return nil, false
+	}
+	every := 1
+	if hasStep {
+		if every, ok = p.step(word{step, w.pos + len(base) + 1}, n); !ok {
+			return nil, false
+		}
+	}
+	if r, isRange := n.(Range); isRange && r.From == r.To {
+		return Value{r.From}, true // 5-5 and 5-5/2 are 5 and no more, unlike 5/2
+	}
+	if !hasStep {
+		return n, true
 	}
 	return Step{Of: n, N: every}, true
 }
 
 // base reads an item without its step.
-func (p *parser) base(w word, hasStep bool) (Node, bool) {
+func (p *parser) base(w word) (Node, bool) {
 	switch {
 	case w.text == "*":
 		return Wildcard{}, true
@@ -129,7 +137,8 @@ func (p *parser) base(w word, hasStep bool) (Node, bool) {
 	case p.dialect.Has(Hashed) && (w.text == "H" || strings.ContainsAny(w.text, "()")):
 		return p.hash(w)
 	case strings.Contains(w.text, "-"):
-		return p.span(w)
+		r, ok := p.span(w)
+		return r, ok
 	}
 	v, ok := p.value(w)
 	if ok && p.field == FieldDayOfWeek {
@@ -139,30 +148,27 @@ func (p *parser) base(w word, hasStep bool) (Node, bool) {
 }
 
 // span reads a range.
-func (p *parser) span(w word) (Node, bool) {
+func (p *parser) span(w word) (Range, bool) {
 	from, to, _ := strings.Cut(w.text, "-")
 	if from == "" || to == "" || strings.Contains(to, "-") {
-		return nil, p.fail(KindBadRange, w.pos, "range with a missing or surplus end", "write from-to")
+		return Range{}, p.fail(KindBadRange, w.pos, "range with a missing or surplus end", "write from-to")
 	}
 	a, ok := p.value(word{from, w.pos})
 	if !ok {
-		return nil, false
+		return Range{}, false
 	}
 	b, ok := p.value(word{to, w.pos + len(from) + 1})
 	if !ok {
-		return nil, false
+		return Range{}, false
 	}
 	if p.field == FieldDayOfWeek && b == 0 && a > 0 && (to[0] > '9' || p.dialect.Has(Wrap)) {
 		b = 7 // a Sunday that ends a range comes after Saturday
 	}
 	if a > b && (!p.dialect.Has(Wrap) || p.field == FieldYear) {
-		return nil, p.fail(KindBadRange, w.pos, "range runs backwards", fmt.Sprintf("did you mean %s-%s, or the Wrap dialect?", to, from))
+		return Range{}, p.fail(KindBadRange, w.pos, "range runs backwards", fmt.Sprintf("did you mean %s-%s, or the Wrap dialect?", to, from))
 	}
 	if p.field == FieldDayOfWeek && a == 7 { // 7-2 is 0-2, 7-7 is 0
 		a, b = 0, b%7
-	}
-	if a == b {
-		return Value{a}, true
 	}
 	return Range{a, b}, true
 }
@@ -211,15 +217,12 @@ func (p *parser) hash(w word) (Node, bool) {
 	if !opened || !closed || strings.ContainsAny(inner, "()") || !strings.Contains(inner, "-") {
 		return nil, p.fail(KindBadHash, w.pos, fmt.Sprintf("%q is no form of H", w.text), "write H or H(from-to)")
 	}
-	n, ok := p.span(word{inner, w.pos + 2})
-	switch n := n.(type) {
-	case Value:
-		return Hash{From: n.N, To: n.N}, ok
-	case Range:
-		if n.From > n.To {
-			return nil, p.fail(KindBadHash, w.pos, "H does not take a range that runs backwards", "")
-		}
-		return Hash{From: n.From, To: n.To}, ok
+	r, ok := p.span(word{inner, w.pos + 2})
+	switch {
+	case !ok:
+		return nil, false
+	case r.From > r.To:
+		return nil, p.fail(KindBadHash, w.pos, "H does not take a range that runs backwards", "")
 	}
-	return nil, false
+	return Hash{From: r.From, To: r.To}, true
 }

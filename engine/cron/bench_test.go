@@ -1,0 +1,115 @@
+package cron_test
+
+import (
+	"testing"
+	"time"
+
+	robfig "github.com/robfig/cron/v3"
+
+	"github.com/escapement-go/scheduler/engine/cron"
+)
+
+// Each benchmark runs an expression here and in github.com/robfig/cron/v3, so that
+// the two figures come from the same machine in the same minute.
+var benchExprs = []struct{ name, expr, zone string }{
+	{"every_minute", "* * * * *", "UTC"},
+	{"quarter_hours", "*/15 9-17 * * MON-FRI", "America/New_York"},
+	{"weekday_mornings", "0 9 * * MON-FRI", "Asia/Shanghai"},
+	{"daily_dst", "30 2 * * *", "America/New_York"},
+	{"monthly", "0 0 1 * *", "Europe/Berlin"},
+	{"list", "5,20,35,50 0,6,12,18 1,15 * *", "UTC"},
+	{"leap_day", "0 0 29 2 *", "America/New_York"},
+	{"never", "0 0 30 2 *", "UTC"},
+}
+
+var benchFrom = time.Date(2024, 5, 1, 10, 7, 30, 0, time.UTC)
+
+func BenchmarkParse(b *testing.B) {
+	for _, c := range benchExprs {
+		b.Run(c.name+"/escapement", func(b *testing.B) {
+			o := cron.Options{Zone: c.zone, Dialect: cron.Standard}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := o.Parse(c.expr); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(c.name+"/robfig", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := robfig.ParseStandard("TZ=" + c.zone + " " + c.expr); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkNext walks from firing to firing, a hundred at a time, so that near and
+// far jumps and changes of the clock are all in the figure.
+func BenchmarkNext(b *testing.B) {
+	for _, c := range benchExprs {
+		ours, err := cron.Options{Zone: c.zone, Dialect: cron.Standard}.Parse(c.expr)
+		if err != nil {
+			b.Fatal(err)
+		}
+		theirs, err := robfig.ParseStandard("TZ=" + c.zone + " " + c.expr)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, s := range []struct {
+			name     string
+			schedule cron.Schedule
+		}{{"escapement", ours}, {"robfig", theirs}} {
+			b.Run(c.name+"/"+s.name, func(b *testing.B) {
+				b.ReportAllocs()
+				at := benchFrom.In(ours.Location())
+				for i := 0; b.Loop(); i++ {
+					if at = s.schedule.Next(at); at.IsZero() || i%100 == 0 {
+						at = benchFrom.In(ours.Location())
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkNext_Worst reports the dearest single Next of the corpus, as the best of
+// many tries: what the search itself costs at worst.
+func BenchmarkNext_Worst(b *testing.B) {
+	type worst struct {
+		took time.Duration
+		id   string
+	}
+	var w worst
+	cases := loadCorpus(b)
+	for b.Loop() {
+		w = worst{}
+		for _, c := range cases {
+			e, err := c.options().Parse(c.Expr)
+			if err != nil {
+				continue
+			}
+			best := time.Hour
+			for range 50 {
+				start := time.Now()
+				e.Next(c.From)
+				best = min(best, time.Since(start))
+			}
+			if best > w.took {
+				w = worst{best, c.ID}
+			}
+		}
+	}
+	b.ReportMetric(float64(w.took.Nanoseconds()), "worst-ns")
+	b.Logf("dearest: %s", w.id)
+}
+
+func BenchmarkPrev(b *testing.B) {
+	e := cron.MustParse("0 9 * * MON-FRI", cron.WithZone("America/New_York"))
+	b.ReportAllocs()
+	for b.Loop() {
+		e.Prev(benchFrom)
+	}
+}
