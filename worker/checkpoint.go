@@ -48,7 +48,7 @@ func (x *Execution) writeContext() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(x.pool.writes)
 	handler := (*handlerContext)(x)
 	stop := context.AfterFunc(handler, func() { // its goroutine ends with ctx at the latest
-		cause := context.Cause(handler)
+		cause := context.Cause(handler) //nolint:contextcheck // it is the one that has ended
 		if !gone(cause) {
 			timer := time.NewTimer(x.pool.cfg.Grace)
 			defer timer.Stop()

@@ -105,7 +105,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	p.base = context.WithoutCancel(ctx)
 	p.writes, p.cut = context.WithCancelCause(p.base)
 	p.state = open
-	p.kickLocked(p.now().at)
+	p.kickLocked(p.now().at) //nolint:contextcheck // handlers get contexts of their own, which Drain ends
 	p.mu.Unlock()
 
 	var own sync.WaitGroup

@@ -134,10 +134,10 @@ func start(t *testing.T, slots int, hs handlers, change ...func(*worker.Config))
 	r := &rig{leader: l, Pool: p, stopped: make(chan struct{})}
 	go func() { // awaited below
 		defer close(r.stopped)
-		r.runErr = p.Run(t.Context())
+		r.runErr = p.Run(context.WithoutCancel(t.Context())) // which ends before the cleanup
 	}()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Hour)
 		defer cancel()
 		_ = p.Drain(ctx) // a test that cares has called it itself
 		<-r.stopped
@@ -164,12 +164,6 @@ func (r *rig) outcome(t *testing.T, a worker.Assignment) store.Report {
 }
 
 func ok(context.Context, *worker.Execution) ([]byte, error) { return nil, nil }
-
-// untilEnded is a handler that obeys its context.
-func untilEnded(ctx context.Context, _ *worker.Execution) ([]byte, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
 
 // sleep is a handler that takes d, whatever happens.
 func sleep(d time.Duration) worker.Handler {
