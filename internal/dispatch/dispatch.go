@@ -218,9 +218,9 @@ func (d *Dispatcher) adopt(st *store.State, r *store.Run, elapsed int64) {
 	d.orphans = append(d.orphans, orphan{r.ID, r.Fence, r.Session, due})
 }
 
-// Attach gives a session a worker that can do the named tasks. Leases the
-// session holds stay its own.
-func (d *Dispatcher) Attach(session uint64, w Worker, tasks []string, capacity int) {
+// Attach gives a session a worker that can do the named tasks; it wants nothing
+// until [Dispatcher.SetCapacity]. Leases the session holds stay its own.
+func (d *Dispatcher) Attach(session uint64, w Worker, tasks []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := make(map[string]bool, len(tasks))
@@ -233,7 +233,7 @@ func (d *Dispatcher) Attach(session uint64, w Worker, tasks []string, capacity i
 			held++
 		}
 	}
-	d.workers[session] = &worker{Worker: w, session: session, tasks: known, capacity: capacity, held: held}
+	d.workers[session] = &worker{Worker: w, session: session, tasks: known, held: held}
 	d.poke()
 }
 
@@ -252,16 +252,17 @@ func (d *Dispatcher) Detach(session uint64) {
 	d.poke()
 }
 
-// SetCapacity changes how many grants a session's worker wants to hold.
-func (d *Dispatcher) SetCapacity(session uint64, capacity int) {
+// SetCapacity changes how many grants a session's worker wants to hold, and how
+// many of class Critical beyond that.
+func (d *Dispatcher) SetCapacity(session uint64, capacity, reserved int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := d.workers[session]
 	if w == nil {
 		return
 	}
-	grown := capacity > w.capacity
-	w.capacity = capacity
+	grown := capacity > w.capacity || reserved > w.reserved
+	w.capacity, w.reserved = capacity, reserved
 	if grown {
 		d.poke()
 	}

@@ -35,7 +35,7 @@ func TestDispatcher_Grant(t *testing.T) {
 		normal1 := w.enqueue(spec(), 0)
 		normal2 := w.enqueue(spec(), 0)
 		high := w.enqueue(spec(func(s *store.Spec) { s.Priority = store.High; s.Task = "other" }), 0)
-		w.d.SetCapacity(w.session, 4)
+		w.d.SetCapacity(w.session, 4, 0)
 		w.batch()
 		w.wantGranted(high, normal1, normal2, low)
 	})
@@ -44,7 +44,7 @@ func TestDispatcher_Grant(t *testing.T) {
 		low := w.enqueue(spec(func(s *store.Spec) { s.Priority = store.Low }), 0)
 		w.pass(5 * time.Minute)
 		critical := w.enqueue(spec(func(s *store.Spec) { s.Priority = store.Critical }), 0)
-		w.d.SetCapacity(w.session, 2)
+		w.d.SetCapacity(w.session, 2, 0)
 		w.batch()
 		w.wantGranted(low, critical)
 	})
@@ -81,7 +81,7 @@ func TestDispatcher_Grant(t *testing.T) {
 		w := newWorld(t, 0)
 		gone, stays := w.enqueue(spec(), 0), w.enqueue(spec(), 0)
 		w.batch(store.Command{Kind: store.KindCancel, Run: &store.RunCommand{ID: gone}})
-		w.d.SetCapacity(w.session, 2)
+		w.d.SetCapacity(w.session, 2, 0)
 		w.batch()
 		w.wantGranted(stays)
 	})
@@ -231,7 +231,7 @@ func TestDispatcher_Dropped(t *testing.T) {
 	}}}
 	w.d.Prepare(b, w.st) // reserves, and is never applied
 	w.d.Dropped(w.st)
-	w.d.SetCapacity(w.session, 1)
+	w.d.SetCapacity(w.session, 1, 0)
 	id := w.enqueue(spec(), 0)
 	w.wantGranted(id)
 }

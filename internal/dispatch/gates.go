@@ -10,6 +10,7 @@ import (
 type look struct {
 	d       *Dispatcher
 	key     laneKey
+	class   store.Priority
 	clock   store.Clock
 	due     int64
 	wall    int64
@@ -23,6 +24,9 @@ func (l *look) left() int64 {
 	}
 	return l.due - l.elapsed
 }
+
+// choose returns the worker that would get the run, or nil.
+func (l *look) choose() *worker { return l.d.choose(l.key.task, l.class, l.left() > 0) }
 
 // A gate holds a run back, or lets it pass.
 type gate struct {
@@ -78,7 +82,7 @@ var gates = [...]gate{
 	},
 	{
 		name:  "worker",
-		holds: func(l *look) bool { return l.d.choose(l.key.task, l.left() > 0, l.elapsed) == nil },
+		holds: func(l *look) bool { return l.choose() == nil },
 		says: func(l *look) string {
 			return fmt.Sprintf("every worker with a handler for task %q is busy", l.key.task)
 		},
@@ -113,7 +117,7 @@ func (d *Dispatcher) Explain(r *store.Run) (v Verdict, ok bool) {
 	if !d.leading {
 		return Verdict{}, false
 	}
-	l := look{d, laneKey{r.Spec.Queue, r.Spec.Task}, r.Clock, r.Due, wall, elapsed}
+	l := look{d, laneKey{r.Spec.Queue, r.Spec.Task}, r.Spec.Priority, r.Clock, r.Due, wall, elapsed}
 	if g := l.blocked(); g != nil {
 		return Verdict{Gate: g.name, Reason: g.says(&l), Clock: r.Clock, Until: g.opens(&l)}, true
 	}

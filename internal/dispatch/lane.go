@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"math"
+	"time"
 
 	"github.com/escapement-go/scheduler/store"
 )
@@ -130,4 +131,34 @@ func (w *waiting) pop() entry {
 		w.heap = append(make([]entry, 0, cap(w.heap)/2), w.heap...)
 	}
 	return top
+}
+
+// ReadyRuns is what waits in a queue for a worker.
+type ReadyRuns struct {
+	Runs   int           // due runs; those canceled meanwhile count until their turn comes
+	Oldest time.Duration // since the first of them was due
+}
+
+// Ready returns what waits, by queue, on the leader; nil elsewhere.
+func (d *Dispatcher) Ready() map[string]ReadyRuns {
+	_, elapsed := d.cfg.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.leading {
+		return nil
+	}
+	ready := make(map[string]ReadyRuns)
+	for key, l := range d.lanes {
+		r := ready[key.queue]
+		for c := range l.classes {
+			h := l.classes[c].heap
+			if len(h) == 0 {
+				continue
+			}
+			r.Runs += len(h)
+			r.Oldest = max(r.Oldest, time.Duration(elapsed-h[0].since))
+		}
+		ready[key.queue] = r
+	}
+	return ready
 }

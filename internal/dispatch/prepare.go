@@ -255,12 +255,11 @@ func (p *preparation) grantTick(id store.RunID, sc *store.Schedule) bool {
 // give grants the run if every gate is open.
 func (p *preparation) give(id store.RunID, spec *store.Spec, clock store.Clock, due int64) bool {
 	d := p.d
-	l := look{d, laneKey{spec.Queue, spec.Task}, clock, due, p.wall, p.elapsed}
+	l := look{d, laneKey{spec.Queue, spec.Task}, spec.Priority, clock, due, p.wall, p.elapsed}
 	if l.blocked() != nil {
 		return false
 	}
-	w := d.choose(spec.Task, l.left() > 0, p.elapsed)
-	p.lease(w, id, spec.Queue, l.left())
+	p.lease(l.choose(), id, spec.Queue, l.left())
 	return true
 }
 
@@ -302,7 +301,7 @@ func (p *preparation) grantWaiting(most int) int {
 			if top != nil && (r < rank || r == rank && !e.before(top)) {
 				continue
 			}
-			if (&look{d, l.key, e.clock, e.due, p.wall, p.elapsed}).blocked() == nil {
+			if (&look{d, l.key, store.Priority(c), e.clock, e.due, p.wall, p.elapsed}).blocked() == nil {
 				best, class, top, rank = l, c, e, r
 			}
 		}
@@ -329,7 +328,7 @@ func (p *preparation) grantFrom(l *lane, class, most int) int {
 		if e == nil || c != class {
 			return n
 		}
-		lk := look{d, l.key, e.clock, e.due, p.wall, p.elapsed}
+		lk := look{d, l.key, store.Priority(c), e.clock, e.due, p.wall, p.elapsed}
 		if lk.blocked() != nil {
 			return n
 		}
@@ -341,8 +340,7 @@ func (p *preparation) grantFrom(l *lane, class, most int) int {
 		if _, out := d.leases[got.id]; out {
 			continue
 		}
-		w := d.choose(l.key.task, lk.left() > 0, p.elapsed)
-		p.lease(w, got.id, l.key.queue, lk.left())
+		p.lease(lk.choose(), got.id, l.key.queue, lk.left())
 		n++
 	}
 	return n
@@ -359,7 +357,7 @@ func (d *Dispatcher) laneWait(wall, elapsed int64) int64 {
 				continue
 			}
 			e := &l.classes[c].heap[0]
-			lk := look{d, l.key, e.clock, e.due, wall, elapsed}
+			lk := look{d, l.key, store.Priority(c), e.clock, e.due, wall, elapsed}
 			g := lk.blocked()
 			switch {
 			case g == nil:

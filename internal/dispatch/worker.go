@@ -1,5 +1,7 @@
 package dispatch
 
+import "github.com/escapement-go/scheduler/store"
+
 // maxEarly is how many grants that are not yet due a worker may hold beyond its
 // capacity, as long as it is not busy: they take no slot until they are due.
 const maxEarly = 16384
@@ -10,6 +12,7 @@ type worker struct {
 	session  uint64
 	tasks    map[string]bool
 	capacity int
+	reserved int     // grants of class Critical wanted beyond capacity
 	held     int     // grants out, or about to be
 	early    []int64 // due times (ns elapsed) of grants made ahead, a heap-free approximation: pruned as they pass
 }
@@ -28,12 +31,15 @@ func (w *worker) pass(elapsed int64) {
 
 // room reports whether the worker wants one more grant: of a run that is due, or
 // of one that is not.
-func (w *worker) room(early bool) bool {
-	due := w.held - len(w.early)
-	if early {
-		return due < w.capacity && len(w.early) < maxEarly
+func (w *worker) room(class store.Priority, early bool) bool {
+	if early && len(w.early) >= maxEarly {
+		return false
 	}
-	return due < w.capacity
+	most := w.capacity
+	if class == store.Critical {
+		most += w.reserved
+	}
+	return w.held-len(w.early) < most
 }
 
 // served reports whether any worker has a handler for the task.
@@ -47,10 +53,10 @@ func (d *Dispatcher) served(task string) bool {
 }
 
 // choose returns the least loaded worker that has the task and room, or nil.
-func (d *Dispatcher) choose(task string, early bool, elapsed int64) *worker {
+func (d *Dispatcher) choose(task string, class store.Priority, early bool) *worker {
 	var best *worker
 	for _, w := range d.workers {
-		if !w.tasks[task] || !w.room(early) {
+		if !w.tasks[task] || !w.room(class, early) {
 			continue
 		}
 		if best == nil || w.held*best.capacity < best.held*w.capacity ||

@@ -63,14 +63,15 @@ func newWorld(t *testing.T, capacity int, opts ...option) *world {
 	w.d.Lead(w.st, true)
 	res := w.batch(store.Command{Kind: store.KindOpenSession, Open: &store.OpenSession{Node: "n", Tasks: []string{"work", "other"}}})
 	w.session = res[0].N
-	w.d.Attach(w.session, &w.worker, []string{"work", "other"}, capacity)
+	w.d.Attach(w.session, &w.worker, []string{"work", "other"})
+	w.d.SetCapacity(w.session, capacity, 0)
 	return w
 }
 
 // every is a rule with a tick at each multiple of itself.
 type every int64
 
-func (e every) Next(after int64) int64    { return (after/int64(e) + 1) * int64(e) }
+func (e every) Next(after int64) int64     { return (after/int64(e) + 1) * int64(e) }
 func (e every) Last(armed, at int64) int64 { return max(armed, at/int64(e)*int64(e)) }
 
 // pass moves both clocks and lets the leader decide.
