@@ -75,13 +75,13 @@ func (e *TooLargeError) Error() string {
 func (e *TooLargeError) Unwrap() error { return ErrTooLarge }
 
 // StorageError refuses a call while the log or Storage cannot be written.
-// Unwraps to [ErrStorage].
+// Unwraps to [ErrStorage] and to the cause.
 type StorageError struct{ Cause error }
 
 func (e *StorageError) Error() string { return fmt.Sprintf("%v: %v", ErrStorage, e.Cause) }
 
-// Unwrap returns [ErrStorage].
-func (e *StorageError) Unwrap() error { return ErrStorage }
+// Unwrap returns [ErrStorage] and the cause.
+func (e *StorageError) Unwrap() []error { return []error{ErrStorage, e.Cause} }
 
 // unknown wraps the cause too: a host tells a deadline from a parked node by it.
 func unknown(cause error) error { return fmt.Errorf("%w: %w", ErrOutcomeUnknown, cause) }

@@ -124,3 +124,7 @@ func live(n *cluster.Node) (runs int) {
 	n.View(func(st *store.State) { runs = st.Live() })
 	return runs
 }
+
+// tick returns a channel that delivers soon: for waiting until another goroutine
+// got where it is going.
+func tick() <-chan time.Time { return time.After(time.Millisecond) }
