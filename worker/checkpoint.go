@@ -72,8 +72,8 @@ func (x *Execution) writeContext() (context.Context, func()) {
 func gone(cause error) bool { return errors.Is(cause, ErrLeaseLost) || errors.Is(cause, ErrCanceled) }
 
 // Resume decodes the last checkpoint of the run, of this attempt or one before it, into v, which is a pointer. It
-// returns false, and v is to be taken as it was before, if there is none. One that does not fit v, because the
-// type has changed since, is logged and counts as none; [Execution.Saved] has its bytes.
+// returns false and leaves v alone if there is none. One that does not fit v, because the type has changed since, is
+// logged and counts as none, though parts of v may be set; [Execution.Saved] has its bytes.
 func (x *Execution) Resume(v any) bool {
 	data := x.Saved()
 	if data == nil {

@@ -15,7 +15,8 @@ import (
 
 // A Handler does a task's work. Its context ends when the attempt must stop, for a reason that [context.Cause] gives,
 // and in any case when the handler has returned. The result is the pool's once returned. What the error means is said in
-// the package's documentation.
+// the package's documentation. The goroutine goes on to execute other attempts: what a handler does to it, such as
+// runtime.LockOSThread or setting its labels, it must undo.
 type Handler func(ctx context.Context, x *Execution) (result []byte, err error)
 
 // Config is what a [Pool] is made of. Durations and sizes that are zero take their defaults.
@@ -32,8 +33,8 @@ type Config struct {
 	// [ErrLeaseLost]. Concurrent calls are for different runs, unless a handler makes them itself.
 	Checkpoint func(ctx context.Context, c store.Checkpoint) error
 
-	// OnCapacity, if set, is told the sum of [Pool.Capacity] and [Pool.Reserved] after each change that matters, by one
-	// goroutine at a time. It must not block. It may call the pool.
+	// OnCapacity, if set, is told [Pool.Capacity] after each change that matters: by more than an eighth, by a slot that a
+	// handler has given or taken back, by a drain. There is one call at a time. It must not block. It may call the pool.
 	OnCapacity func(capacity int)
 
 	Observer Observer

@@ -54,6 +54,9 @@ func (c *handlerContext) Value(key any) any {
 	return c.pool.base.Value(key)
 }
 
+// String keeps fmt from reading the fields.
+func (c *handlerContext) String() string { return "worker.Context(" + (*Execution)(c).String() + ")" }
+
 // std returns the standard context behind c.
 func (c *handlerContext) std() context.Context {
 	if in := c.inner.Load(); in != nil {

@@ -14,13 +14,25 @@ import (
 // first has its way; all return the same.
 func (p *Pool) Drain(ctx context.Context) error {
 	p.beginDrain()
-	if !p.waitFor(p.settledLocked, ctx.Done(), never) {
+	last := false // whether it is this call that has closed the pool
+	closeLocked := func() bool {
+		last = last || p.closeLocked()
+		return true
+	}
+	settled := func() bool {
+		done := p.running.n == 0 && p.deliveredLocked()
+		return p.state == closed || done && closeLocked() // at once, lest something be assigned in between
+	}
+	if !p.waitFor(settled, ctx.Done(), never) {
 		p.interrupt()
 		grace := int64(p.cfg.Grace)
 		p.waitFor(func() bool { return p.running.n == 0 || p.state == closed }, nil, grace)
 		p.waitFor(func() bool { return p.deliveredLocked() || p.state == closed }, nil, grace)
+		p.waitFor(closeLocked, nil, never)
 	}
-	p.close()
+	if last {
+		p.end()
+	}
 	<-p.ended
 	return p.drainErr
 }
@@ -45,11 +57,6 @@ func (p *Pool) beginDrain() {
 	}
 }
 
-// settledLocked reports whether nothing is left to be done.
-func (p *Pool) settledLocked() bool {
-	return p.state == closed || p.running.n == 0 && p.deliveredLocked()
-}
-
 func (p *Pool) deliveredLocked() bool { return len(p.out) == 0 && len(p.inFlight) == 0 }
 
 // interrupt tells all handlers to stop.
@@ -70,13 +77,10 @@ func (p *Pool) interrupt() {
 	}
 }
 
-// close stops the pool's goroutines, save those whose handlers do not return, and says what is lost.
-func (p *Pool) close() {
-	now := p.now()
-	p.mu.Lock()
+// closeLocked tells the pool's goroutines to end. It reports false if that was done before.
+func (p *Pool) closeLocked() bool {
 	if p.state == closed {
-		p.mu.Unlock()
-		return
+		return false
 	}
 	p.state = closed
 	p.cut(ErrShutdown)
@@ -86,7 +90,14 @@ func (p *Pool) close() {
 	}
 	p.slots.idle = nil
 	p.notifyLocked()
+	return true
+}
+
+// end awaits the reporter of a closed pool and says what is lost.
+func (p *Pool) end() {
+	now := p.now()
 	var left []*Execution
+	p.mu.Lock()
 	p.running.all(func(x *Execution) {
 		if !x.told {
 			x.told = true

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -133,6 +134,9 @@ func (x *Execution) ScheduledAt() time.Time {
 	}
 	return time.Unix(0, x.run.Due)
 }
+
+// String names the run and the attempt.
+func (x *Execution) String() string { return fmt.Sprintf("run %v, attempt %d", x.ID(), x.Attempt()) }
 
 // Progress notes how far the handler is, from 0 to 1, and what it is doing. It is kept in memory until the attempt ends,
 // and seen in [Pool.Snapshot].

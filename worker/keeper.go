@@ -68,9 +68,6 @@ func (p *Pool) tend() (due int64) {
 	released := p.tendLineLocked(now)
 	stuck := p.tendPatrolLocked(now.at)
 	tell, capacity := p.chores.tell, p.capacityLocked()
-	if p.state < draining {
-		capacity += p.reserved
-	}
 	p.chores.tell = false
 	due, ok := p.waiting.next()
 	if !ok {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -143,6 +144,16 @@ func (p *Pool) now() moment {
 // must end by the end of its session.
 func (p *Pool) Assign(as []Assignment) {
 	now := p.now()
+	for part := range slices.Chunk(as, atOnce) {
+		p.assign(part, now)
+	}
+}
+
+// atOnce is how many attempts are worked on under the lock before others get it: an attempt that is due at this moment
+// must not wait for thousands that come or go.
+const atOnce = 128
+
+func (p *Pool) assign(as []Assignment, now moment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state == closed {

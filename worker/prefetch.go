@@ -3,18 +3,21 @@ package worker
 import "time"
 
 // prefetch decides how many attempts the pool wants to hold beyond those it executes: as many as keep its slots busy
-// for a moment, going by how long handlers have taken lately. It is zero for handlers that take longer than that.
+// while a report is on its way and the next assignment comes, and for a moment more, going by how long handlers and
+// commits have taken lately. It is zero for handlers that take longer than that.
 type prefetch struct {
 	slots   int
 	typical int64 // ns a handler holds its slot: a moving average; 0 before the first
+	commit  int64 // ns until a report is acked, likewise
 	told    int   // the capacity last told
 	away    int   // the part of it that replaces slots given back
 }
 
 const (
-	ahead       = int64(5 * time.Millisecond) // of work for each slot
+	ahead       = int64(5 * time.Millisecond)  // of work for each slot, and that for the time of two commits
+	maxAhead    = int64(50 * time.Millisecond) // but well below patience, or what was prefetched would be handed back
 	maxPrefetch = 8192
-	smoothing   = 16 // runs after which a change has come through by two thirds
+	smoothing   = 16 // runs, or commits, after which a change has come through by two thirds
 )
 
 func (f *prefetch) measure(took int64) {
@@ -26,20 +29,24 @@ func (f *prefetch) measure(took int64) {
 	f.typical = max(f.typical+(took-f.typical)/smoothing, 1)
 }
 
+func (f *prefetch) measureCommit(took int64) { f.commit += (took - f.commit) / smoothing }
+
 // collapse is for when attempts have waited for too long: the average does not know yet of handlers that are still
 // running. It recovers with the next short ones.
-func (f *prefetch) collapse() { f.typical = max(f.typical, int64(f.slots)*ahead+1) }
+func (f *prefetch) collapse() { f.typical = max(f.typical, int64(f.slots)*maxAhead+1) }
 
 func (f *prefetch) want() int {
 	if f.typical == 0 {
 		return 0
 	}
-	return int(min(int64(f.slots)*ahead/f.typical, maxPrefetch))
+	work := min(ahead+2*f.commit, maxAhead)
+	return int(min(int64(f.slots)*work/f.typical, maxPrefetch))
 }
 
 // Capacity returns how many assignments of any class the pool wants to hold at a time, waiting, running and not yet
 // acked together: its slots without the reserved ones, one more for each handler that has given its slot back, and a
-// prefetch while handlers are short, from the work of 5 ms for each slot up to 8,192. It is zero once the pool drains.
+// prefetch while handlers are short: work for each slot for 5 ms and the time of two commits, 50 ms at most, and no more
+// than 8,192 runs. It is zero once the pool drains.
 // A run that is not due yet takes no slot: as many of these may be assigned as the scheduler likes.
 func (p *Pool) Capacity() int {
 	p.mu.Lock()

@@ -157,3 +157,18 @@ func TestPool_hands_back_what_waits_too_long(t *testing.T) {
 		})
 	})
 }
+
+func TestPool_Capacity_makes_up_for_slow_commits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// Handlers of 5 ms and commits of 20: without anything prefetched a slot would be idle most of the time.
+		d := &slowDisk{take: 20 * time.Millisecond}
+		r := start(t, 3, handlers{"job": sleep(5 * time.Millisecond)}, func(c *worker.Config) { c.Report = d.report })
+		for range 100 {
+			r.assign("job")
+			time.Sleep(20 * time.Millisecond)
+		}
+		if got, want := r.Capacity(), 3+3*45/5; got < want-2 || got > want {
+			t.Errorf("got %d, want about %d", got, want)
+		}
+	})
+}

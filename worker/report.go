@@ -2,6 +2,7 @@ package worker
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/escapement-go/scheduler/store"
@@ -37,10 +38,11 @@ func (p *Pool) report() {
 		}
 		for rest := batch; len(rest) > 0; {
 			n := batchLen(rest)
-			if !p.deliver(rest[:n]) {
+			took, ok := p.deliver(rest[:n])
+			if !ok {
 				return
 			}
-			p.acked(rest[:n], rest[n:])
+			p.acked(rest[:n], rest[n:], took)
 			rest = rest[n:]
 		}
 		clear(batch)
@@ -86,25 +88,27 @@ func batchLen(reports []store.Report) int {
 	return len(reports)
 }
 
-// deliver calls Report until it has worked, and reports false if the pool is closed before.
-func (p *Pool) deliver(batch []store.Report) bool {
+// deliver calls Report until it has worked, and returns how long (ns) the last call took; ok is false if the pool is
+// closed before.
+func (p *Pool) deliver(batch []store.Report) (took int64, ok bool) {
 	for wait := firstBackoff; ; wait = min(2*wait, maxBackoff) {
+		begin := time.Now()
 		err := p.cfg.Report(p.writes, batch)
 		if err == nil {
 			if wait > firstBackoff {
 				p.cfg.Logger.LogAttrs(p.base, slog.LevelInfo, "reports delivered again", slog.Int(keyReports, len(batch)))
 			}
-			return true
+			return int64(time.Since(begin)), true
 		}
 		if p.writes.Err() != nil {
-			return false
+			return 0, false
 		}
 		if wait == firstBackoff {
 			p.cfg.Logger.LogAttrs(p.base, slog.LevelWarn, "reports are kept: they could not be delivered",
 				slog.Int(keyReports, len(batch)), slog.Any(keyError, err))
 		}
 		if !p.pause(wait) {
-			return false
+			return 0, false
 		}
 	}
 }
@@ -120,13 +124,18 @@ func (p *Pool) pause(d time.Duration) bool {
 	}
 }
 
-// acked forgets attempts that the scheduler has recorded.
-func (p *Pool) acked(done, rest []store.Report) {
+// acked forgets attempts that the scheduler has recorded, which took it the given time (ns).
+func (p *Pool) acked(done, rest []store.Report, took int64) {
+	for part := range slices.Chunk(done, atOnce) {
+		p.mu.Lock()
+		for i := range part {
+			p.forgetLocked(key{part[i].Run, part[i].Fence})
+		}
+		p.mu.Unlock()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := range done {
-		p.forgetLocked(key{done[i].Run, done[i].Fence})
-	}
 	p.inFlight = rest
+	p.prefetch.measureCommit(took)
 	p.notifyLocked()
 }
