@@ -54,6 +54,6 @@
 //
 // Next and Prev jump from field to field over bit masks and allocate nothing. The
 // search is bounded by the number of years, not by how far away the firing is, and so
-// always ends. A zone is laid out once per process, at its first use, for some hundred
-// microseconds.
+// always ends. A zone is laid out once per process, at its first use, for about a
+// millisecond and 25 KB.
 package cron

@@ -95,18 +95,24 @@ func (e *Expr) prevFixed(t int64, makeUp bool) (int64, bool) {
 // fall among those of the span behind it, so both are asked.
 func (e *Expr) nextShift(t int64) (int64, bool) {
 	s := &e.zone.spans[e.zone.at(t)]
-	best, ok := e.nextFixed(t, false)
-	if b, found := e.nextShifted(s, t); found && (!ok || b < best) {
-		return b, true
+	best, found := e.nextShifted(s, t)
+	r, ok := e.cal.next(max(t+s.offset, s.front))
+	if !ok {
+		return best, found
 	}
-	// The first reading that exists may lie behind a gap with a reading in it.
-	if r, found := e.cal.next(max(t+s.offset, s.front)); found {
-		g := &e.zone.spans[e.zone.atLocal(r)]
-		if b := r - g.front + g.start; r < g.startLocal() && (!ok || b < best) {
-			return b, true
+	s = &e.zone.spans[e.zone.atLocal(r)]
+	next := r - s.offset
+	if r < s.startLocal() {
+		next = r - s.front + s.start
+		// Only a reading within the length of the gap behind it can come before that.
+		if r, ok = e.cal.next(s.startLocal()); ok {
+			next = min(next, r-s.offset)
 		}
 	}
-	return best, ok
+	if found {
+		next = min(next, best)
+	}
+	return next, true
 }
 
 // nextShifted returns the first firing at or after t that comes from the gap before s.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,9 @@ func reading(t time.Time) time.Time {
 // modelFits reports whether a reading fits the tree.
 func modelFits(a cron.AST, r time.Time) bool {
 	if !nodeFits(a.Minute, r.Minute(), 0, 59) || !nodeFits(a.Hour, r.Hour(), 0, 23) || !nodeFits(a.Month, int(r.Month()), 1, 12) {
+		return false
+	}
+	if a.Year != nil && !nodeFits(a.Year, r.Year(), 1970, 2199) {
 		return false
 	}
 	_, anyDOM := a.DayOfMonth.(cron.Wildcard)
@@ -121,7 +125,7 @@ func weekdayFits(n cron.Node, r time.Time) bool {
 // modelFirings returns all firings in [from, to), from which must be a whole minute.
 func modelFirings(a cron.AST, loc *time.Location, p cron.DSTPolicy, from, to time.Time) []time.Time {
 	fixed := !isBeat(a.Minute) && !isBeat(a.Hour)
-	seen := map[time.Time]bool{} // readings that have been
+	seen := map[int64]bool{} // readings that have been
 	firings := map[time.Time]bool{}
 	add := func(t time.Time) {
 		if !t.Before(from) && t.Before(to) {
@@ -132,7 +136,7 @@ func modelFirings(a cron.AST, loc *time.Location, p cron.DSTPolicy, from, to tim
 	for t := start; t.Before(to); t = t.Add(time.Minute) {
 		now := reading(t.In(loc))
 		for missing := reading(t.Add(-time.Minute).In(loc)).Add(time.Minute); fixed && missing.Before(now); missing = missing.Add(time.Minute) {
-			if seen[missing] || !modelFits(a, missing) {
+			if seen[missing.Unix()] || !modelFits(a, missing) {
 				continue
 			}
 			switch p {
@@ -143,10 +147,10 @@ func modelFirings(a cron.AST, loc *time.Location, p cron.DSTPolicy, from, to tim
 				add(t.Add(missing.Sub(first)))
 			}
 		}
-		if modelFits(a, now) && (!fixed || p == cron.Both || !seen[now]) {
+		if modelFits(a, now) && (!fixed || p == cron.Both || !seen[now.Unix()]) {
 			add(t)
 		}
-		seen[now] = true
+		seen[now.Unix()] = true
 	}
 	var all []time.Time
 	for t := range firings {
@@ -231,9 +235,12 @@ func checkModel(t *testing.T, expr, zone string, p cron.DSTPolicy, at time.Time)
 	if !slices.Equal(got, want) {
 		t.Errorf("%q %s %s: Prev gives\n%v, want\n%v", expr, zone, p, got, want)
 	}
-	// Asked from any instant, not just from one firing to the next.
-	for i := range 40 {
-		after := from.Add(time.Duration(i) * (to.Sub(from) / 40)).Truncate(time.Minute).Add(time.Duration(i%3-1) * time.Second)
+	// Asked from any instant, not just from one firing to the next, and often near the shift.
+	for i := range 100 {
+		after := at.Add(time.Duration(i-50) * 97 * time.Second)
+		if i%3 == 0 {
+			after = from.Add(time.Duration(i) * (to.Sub(from) / 100)).Truncate(time.Minute).Add(time.Duration(i%2) * time.Second)
+		}
 		n, _ := slices.BinarySearchFunc(want, after.Add(1), time.Time.Compare)
 		if next := e.Next(after); n < len(want) && !next.Equal(want[n]) {
 			t.Errorf("%q %s %s: Next(%v) = %v, want %v", expr, zone, p, after, next, want[n])
@@ -241,6 +248,37 @@ func checkModel(t *testing.T, expr, zone string, p cron.DSTPolicy, at time.Time)
 		n, _ = slices.BinarySearchFunc(want, after, time.Time.Compare)
 		if prev := e.Prev(after); n > 0 && !prev.Equal(want[n-1]) {
 			t.Errorf("%q %s %s: Prev(%v) = %v, want %v", expr, zone, p, after, prev, want[n-1])
+		}
+	}
+}
+
+// TestExpr_Model_FromAfar asks for firings on the date of a shift from ten years before
+// and after, over all the shifts between.
+func TestExpr_Model_FromAfar(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	for _, s := range shifts {
+		shift := at(s.at)
+		for range 20 {
+			loc := cron.MustParse("@daily", cron.WithZone(s.zone)).Location()
+			day := shift.Add(time.Duration(rng.IntN(3)-1) * time.Hour).In(loc)
+			minute, hour, _ := strings.Cut(randomExpr(rng), " ")
+			hour, _, _ = strings.Cut(hour, " ")
+			expr := fmt.Sprintf("%s %s %d %d * %d", minute, hour, day.Day(), day.Month(), day.Year())
+			p := cron.DSTPolicy(rng.IntN(4))
+			e, err := cron.Parse(expr, cron.WithDialect(cron.Standard|cron.Year), cron.WithZone(s.zone), cron.WithDST(p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var first, last time.Time
+			if want := modelFirings(e.AST(), loc, p, shift.Add(-60*time.Hour), shift.Add(60*time.Hour)); len(want) > 0 {
+				first, last = want[0], want[len(want)-1]
+			}
+			if got := e.Next(shift.AddDate(-10, 0, 0)); !got.Equal(first) {
+				t.Errorf("%q %s %s: first = %v, want %v", expr, s.zone, p, got, first)
+			}
+			if got := e.Prev(shift.AddDate(10, 0, 0)); !got.Equal(last) {
+				t.Errorf("%q %s %s: last = %v, want %v", expr, s.zone, p, got, last)
+			}
 		}
 	}
 }

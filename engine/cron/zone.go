@@ -78,47 +78,46 @@ func (s span) startLocal() int64 { return s.start + s.offset }
 func newZone(loc *time.Location) *zone {
 	z := &zone{loc: loc}
 	t := time.Unix(realStart, 0).In(loc)
+	_, offset := t.Zone()
 	start, front := int64(longAgo), int64(longAgo)
 	for {
-		_, off := t.Zone()
-		z.spans = append(z.spans, span{start: start, front: front, offset: int64(off)})
-		end, ok := offsetEnd(t)
+		z.spans = append(z.spans, span{start: start, front: front, offset: int64(offset)})
+		end, next, ok := offsetEnd(t, offset)
 		if !ok {
 			return z
 		}
 		start = end.Unix()
-		front = max(front, start+int64(off))
-		t = end
+		front = max(front, start+int64(offset))
+		t, offset = end, next
 	}
 }
 
-// offsetEnd returns the first instant after t with another offset; ok is false if
-// there is none before realEnd.
+// offsetEnd returns the first instant after t at which the offset is not off, and
+// what it is then; ok is false if there is none before realEnd.
 //
 // time.Time.ZoneBounds is not enough: it also ends where only the name of the zone
 // changes, and in the years behind the last transition of the database's table it can
 // end before t itself (seen for Pacific/Auckland on 31 December 2040).
-func offsetEnd(t time.Time) (end time.Time, ok bool) {
-	_, off := t.Zone()
+func offsetEnd(t time.Time, off int) (end time.Time, next int, ok bool) {
 	for {
-		_, next := t.ZoneBounds()
-		if next.IsZero() {
-			return next, false
+		_, end := t.ZoneBounds()
+		if end.IsZero() {
+			return end, 0, false
 		}
-		probe := !next.After(t)
+		probe := !end.After(t)
 		if probe {
-			next = t.Add(time.Hour)
+			end = t.Add(time.Hour)
 		}
-		if next.Unix() >= realEnd {
-			return next, false
+		if end.Unix() >= realEnd {
+			return end, 0, false
 		}
-		if _, o := next.Zone(); o != off {
+		if _, next := end.Zone(); next != off {
 			if probe {
-				next = bisect(t, next, off)
+				end = bisect(t, end, off)
 			}
-			return next, true
+			return end, next, true
 		}
-		t = next
+		t = end
 	}
 }
 

@@ -39,3 +39,15 @@ func TestZone_Layout(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkZone_FirstUse is what the first expression of a zone costs.
+func BenchmarkZone_FirstUse(b *testing.B) {
+	loc, err := time.LoadLocation("America/New_York")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		newZone(loc)
+	}
+}
