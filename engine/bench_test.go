@@ -183,6 +183,23 @@ func BenchmarkMemory(b *testing.B) {
 func BenchmarkHandOut(b *testing.B) {
 	b.Run("wheel8", handOut[uint64])
 	b.Run("wheel16", handOut[payload16])
+	b.Run("heap", func(b *testing.B) {
+		const size = 1_000_000
+		rng := rand.New(rand.NewPCG(1, 2))
+		s := &heapStick{nodes: make([]*heapNode, size)}
+		var total time.Duration
+		for b.Loop() {
+			b.StopTimer()
+			fill(s, size, rng)
+			b.StartTimer()
+			before := cpuTime()
+			for len(s.h) > 0 {
+				heap.Pop(&s.h)
+			}
+			total += cpuTime() - before
+		}
+		b.ReportMetric(float64(total.Nanoseconds())/float64(b.N)/size, "cpu-ns/timer")
+	})
 }
 
 func handOut[P any](b *testing.B) {
