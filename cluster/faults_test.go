@@ -61,7 +61,9 @@ func (f *faultyLog) GetLog(index uint64, log *raft.Log) error {
 }
 
 // onStore replaces what happens when entries are written.
-func (f *faultyLog) onStore(hook func(logs []*raft.Log, store func() error) error) { f.store.Store(&hook) }
+func (f *faultyLog) onStore(hook func(logs []*raft.Log, store func() error) error) {
+	f.store.Store(&hook)
+}
 
 func (f *faultyLog) heal() {
 	f.store.Store(nil)

@@ -34,6 +34,7 @@ type guard struct {
 	writing atomic.Int64 // when the write under way began, ns since start; 0 if none
 	start   time.Time
 	cut     uint64 // up to where the log may go; the flusher's own
+	unread  error  // of reading an entry before opened; raft does not wrap it
 }
 
 var errPoisoned = errors.New("cluster: log is latched after a failed write")
@@ -154,6 +155,7 @@ func (g *guard) GetLog(index uint64, log *raft.Log) error {
 	}
 	err = damaged("read log entry %d: %v", index, err)
 	if !g.opened.Load() {
+		g.unread = err
 		return err
 	}
 	g.blind.Store(true)

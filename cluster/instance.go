@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -59,9 +60,9 @@ func (n *Node) start(log logStore) (inst *instance, err error) {
 	defer func() { // raft panics on what it cannot read or write
 		if r := recover(); r != nil {
 			inst, err = nil, fmt.Errorf("%w: start raft: %v", ErrDamaged, r)
-			if cause := g.failed(); cause != nil {
-				err = fmt.Errorf("cluster: start raft: %w", cause)
-			}
+		}
+		if cause := errors.Join(g.failed(), g.unread); err != nil && cause != nil {
+			err = fmt.Errorf("cluster: start raft: %w", cause)
 		}
 	}()
 	local := newLoopback(raft.ServerAddress(n.cfg.ID))

@@ -51,7 +51,7 @@ func (m *memLog) lastLocked() uint64 {
 func (m *memLog) GetLog(index uint64, log *raft.Log) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if index < m.first || index > m.lastLocked() {
+	if len(m.logs) == 0 || index < m.first || index > m.lastLocked() {
 		return raft.ErrLogNotFound
 	}
 	*log = m.logs[index-m.first]

@@ -1,0 +1,288 @@
+package cluster_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/escapement-go/scheduler/cluster"
+	"github.com/escapement-go/scheduler/store"
+	"github.com/escapement-go/scheduler/store/memstore"
+)
+
+// faultyStorage puts a fault in front of commits.
+type faultyStorage struct {
+	cluster.Storage
+	commit atomic.Pointer[func(f *store.Flush, commit func() error) error]
+}
+
+func (s *faultyStorage) Commit(f *store.Flush, configuration []byte) error {
+	do := func() error { return s.Storage.Commit(f, configuration) }
+	if hook := s.commit.Load(); hook != nil {
+		return (*hook)(f, do)
+	}
+	return do()
+}
+
+func (s *faultyStorage) onCommit(hook func(f *store.Flush, commit func() error) error) {
+	s.commit.Store(&hook)
+}
+
+func newFaultyStorage() *faultyStorage {
+	return &faultyStorage{Storage: memstore.New(memstore.Options{})}
+}
+
+func TestNode_failing_storage_refuses_calls_until_it_works_again(t *testing.T) {
+	s := newFaultyStorage()
+	n := open(t, cluster.Config{Storage: s})
+	session(t, n)
+	var failed *store.Flush
+	s.onCommit(func(f *store.Flush, commit func() error) error {
+		if failed != nil && f != failed {
+			t.Errorf("another flush was committed than the one that failed")
+		}
+		failed = f
+		return errFull
+	})
+	if _, err := n.Propose(t.Context(), enqueue(1, 10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Flush(deadline(t)); !errors.Is(err, cluster.ErrStorage) || !errors.Is(err, errFull) {
+		t.Errorf("flush: got %v, want %v and %v", err, cluster.ErrStorage, errFull)
+	}
+	if _, err := n.Propose(t.Context(), enqueue(2, 10)); !errors.Is(err, cluster.ErrStorage) {
+		t.Errorf("propose: got %v, want %v", err, cluster.ErrStorage)
+	}
+	if _, err := n.Call(t.Context(), enqueue(2, 10)); !errors.Is(err, cluster.ErrStorage) {
+		t.Errorf("call: got %v, want %v", err, cluster.ErrStorage)
+	}
+	if s := n.Status(); !errors.Is(s.Fault, errFull) || s.Role != cluster.Leader {
+		t.Errorf("status: got %v with fault %v, want a leader with %v", s.Role, s.Fault, errFull)
+	}
+	s.onCommit(func(f *store.Flush, commit func() error) error {
+		if f != failed {
+			t.Errorf("another flush was committed than the one that failed")
+		}
+		s.commit.Store(nil)
+		return commit()
+	})
+	for n.Status().Fault != nil { // the flusher tries again by itself
+		<-tick()
+	}
+	if res, err := n.Call(t.Context(), enqueue(2, 10)); err != nil || res.Code != store.OK {
+		t.Errorf("call after recovery: %+v, %v", res, err)
+	}
+}
+
+func TestNode_refuses_calls_when_storage_lags(t *testing.T) {
+	s := newFaultyStorage()
+	n := open(t, cluster.Config{Storage: s, MaxUnflushed: 50})
+	session(t, n)
+	if err := n.Flush(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	release := make(chan struct{})
+	s.onCommit(func(_ *store.Flush, commit func() error) error {
+		<-release
+		return commit()
+	})
+	var err error
+	for i := 0; err == nil; i++ {
+		if i > 50 {
+			t.Fatal("51 rows were taken")
+		}
+		_, err = n.Propose(t.Context(), enqueue(i, 10))
+	}
+	var over *cluster.OverloadedError
+	if !errors.As(err, &over) || !errors.Is(err, cluster.ErrOverloaded) || over.RetryAfter <= 0 {
+		t.Errorf("propose: got %v, want %v with a time to retry after", err, cluster.ErrOverloaded)
+	}
+	close(release)
+	for {
+		if _, err := n.Propose(t.Context(), enqueue(1000, 10)); err == nil {
+			break
+		}
+		<-tick()
+	}
+}
+
+// bubble runs a test of a node in virtual time.
+func bubble(t *testing.T, cfg cluster.Config, test func(t *testing.T, n *cluster.Node)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := open(t, cfg)
+		session(t, n)
+		test(t, n)
+		shutdown(t, n)
+		time.Sleep(time.Minute) // raft leaves timers behind
+	})
+}
+
+func TestNode_writes_behind_at_its_pace(t *testing.T) {
+	s := newFaultyStorage()
+	bubble(t, cluster.Config{Storage: s}, func(t *testing.T, n *cluster.Node) {
+		if err := n.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		var mu sync.Mutex
+		var at []time.Duration
+		began := time.Now()
+		s.onCommit(func(_ *store.Flush, commit func() error) error {
+			mu.Lock()
+			at = append(at, time.Since(began))
+			mu.Unlock()
+			time.Sleep(400 * time.Millisecond)
+			return commit()
+		})
+		for i := range 40 { // a change every 100 ms
+			if _, err := n.Propose(t.Context(), enqueue(i, 10)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		// 200 ms after the first change; then a third of the time at most.
+		want := []time.Duration{200, 1400, 2600, 3800}
+		for i := range want {
+			want[i] *= time.Millisecond
+		}
+		if len(at) != len(want) {
+			t.Fatalf("flushes began at %v, want %v", at, want)
+		}
+		for i := range want {
+			if at[i] != want[i] {
+				t.Errorf("flushes began at %v, want %v", at, want)
+				break
+			}
+		}
+	})
+}
+
+func TestNode_idle_node_writes_nothing(t *testing.T) {
+	s := newFaultyStorage()
+	bubble(t, cluster.Config{Storage: s}, func(t *testing.T, n *cluster.Node) {
+		time.Sleep(3 * time.Second)
+		var flushes atomic.Int64
+		s.onCommit(func(_ *store.Flush, commit func() error) error {
+			flushes.Add(1)
+			return commit()
+		})
+		time.Sleep(time.Hour)
+		if got := flushes.Load(); got != 0 {
+			t.Errorf("flushes in an idle hour: got %d, want 0", got)
+		}
+	})
+}
+
+func TestNode_tries_a_failing_flush_less_and_less_often(t *testing.T) {
+	s := newFaultyStorage()
+	bubble(t, cluster.Config{Storage: s}, func(t *testing.T, n *cluster.Node) {
+		var tries atomic.Int64
+		s.onCommit(func(_ *store.Flush, commit func() error) error {
+			tries.Add(1)
+			return errFull
+		})
+		if _, err := n.Propose(t.Context(), enqueue(1, 10)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got := tries.Load(); got < 10 || got > 25 {
+			t.Errorf("tries in a minute: got %d, want 10 to 25", got)
+		}
+		s.commit.Store(nil)
+		time.Sleep(10 * time.Second)
+		if st := n.Status(); st.Fault != nil || st.Flushed != st.Applied {
+			t.Errorf("after the disk works: fault %v, flushed %d of %d", st.Fault, st.Flushed, st.Applied)
+		}
+	})
+}
+
+func TestNode_log_is_truncated_behind_storage(t *testing.T) {
+	log := cluster.NewMemLog()
+	cfg := cluster.Config{Storage: keep{memstore.New(memstore.Options{})}, TrailingBytes: 64 << 10}
+	cluster.WrapLog(&cfg, func(cluster.LogStore) cluster.LogStore { return log })
+	n := open(t, cfg)
+	session(t, n)
+	for i := range 3000 {
+		if _, err := n.Propose(t.Context(), enqueue(i, 200)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := uint64(1)
+	for end := n.Status().Applied - 1500; first < end; {
+		<-tick()
+		if _, err := n.Propose(t.Context(), command(10)); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if first, err = log.FirstIndex(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if flushed := n.Status().Flushed; flushed-first < 1000 {
+		t.Errorf("log begins at %d with storage at %d: too little is kept", first, flushed)
+	}
+	before := digest(n)
+	shutdown(t, n)
+	n = open(t, cfg)
+	if got := digest(n); got != before {
+		t.Errorf("digest after a restart: got %x, want %x", got, before)
+	}
+}
+
+func TestNode_snapshot_is_the_storage_brought_up_to_date(t *testing.T) {
+	n := open(t, cluster.Config{})
+	session(t, n)
+	for i := range 20 {
+		if _, err := n.Propose(t.Context(), enqueue(i, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.Raft().Barrier(0).Error(); err != nil { // its entry holds no batch
+		t.Fatal(err)
+	}
+	if err := n.Raft().Snapshot().Error(); err != nil {
+		t.Fatalf("snapshot: %v", err)
+	}
+	if s := n.Status(); s.Flushed != s.Last {
+		t.Errorf("flushed: got %d, want %d, the index of the snapshot", s.Flushed, s.Last)
+	}
+	list, err := n.Snapshots().List()
+	if err != nil || len(list) != 1 {
+		t.Fatalf("snapshots: %v, %v", list, err)
+	}
+	meta, body, err := n.Snapshots().Open(list[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	if meta.Index < list[0].Index || len(meta.Configuration.Servers) != 1 {
+		t.Errorf("body: got index %d with %v, want at least %d and a server", meta.Index, meta.Configuration.Servers, list[0].Index)
+	}
+	data, err := io.ReadAll(body)
+	if err != nil || int64(len(data)) != meta.Size {
+		t.Fatalf("body: %d bytes, %v, want %d", len(data), err, meta.Size)
+	}
+	copied := memstore.New(memstore.Options{})
+	if err := copied.Restore(bytes.NewReader(data)); err != nil {
+		t.Fatal(err)
+	}
+	img, err := copied.Image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := store.NewState()
+	if err := state.Load(img); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := state.Digest(), digest(n); got != want {
+		t.Errorf("digest of the copy: got %x, want %x", got, want)
+	}
+}
