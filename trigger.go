@@ -141,6 +141,47 @@ func (t Trigger) Next(after time.Time, n int) ([]time.Time, error) {
 	return ticks, nil
 }
 
+// Describe says in plain English when the trigger fires, such as "at 09:00 on
+// weekdays"; the error's text if the trigger is faulty.
+func (t Trigger) Describe() string {
+	if t.err != nil {
+		return t.err.Error()
+	}
+	switch t.data.Kind {
+	case store.TriggerEvery:
+		return "every " + time.Duration(t.data.Every).String()
+	case store.TriggerTimes:
+		return fmt.Sprintf("at %d given times", len(t.data.Times))
+	}
+	rule, err := compileTrigger(&t.data, "")
+	if err != nil {
+		return err.Error()
+	}
+	text := rule.cron.Describe(cron.English)
+	if zone := rule.cron.Location(); zone != time.UTC {
+		text += " (" + zone.String() + ")"
+	}
+	return text
+}
+
+// Finding is one thing that [Trigger.Lint] has to say.
+type Finding = cron.Finding
+
+// Lint looks for what is well formed but probably meant otherwise, and for what
+// daylight saving time will do to it from the given time on for a year. The worst
+// comes first; nil if there is nothing to say, and for triggers that are not cron
+// expressions.
+func (t Trigger) Lint(from time.Time) []Finding {
+	if t.err != nil || t.data.Kind != store.TriggerCron {
+		return nil
+	}
+	rule, err := compileTrigger(&t.data, "")
+	if err != nil {
+		return nil
+	}
+	return rule.cron.Lint(from, from.AddDate(1, 0, 0))
+}
+
 func nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
