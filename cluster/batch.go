@@ -42,6 +42,10 @@ type batcher struct {
 	pool    sync.Pool    // of *waiter
 }
 
+// maxWaitingBytes bounds the calls that wait for an entry by their size, so that
+// a hanging disk cannot fill the memory.
+const maxWaitingBytes = 64 << 20
+
 // waiter is one call in wait for its results.
 type waiter struct {
 	cmds   []store.Command
@@ -125,7 +129,7 @@ func (b *batcher) enqueue(w *waiter) error {
 	case b.raft == nil:
 		defer b.mu.Unlock()
 		return b.refusal
-	case len(b.queue) >= b.node.cfg.MaxWaiting:
+	case len(b.queue) >= b.node.cfg.MaxWaiting || b.queued > maxWaitingBytes:
 		defer b.mu.Unlock()
 		return &OverloadedError{"calls wait for the log", b.delayLocked()}
 	}
@@ -272,11 +276,13 @@ func (b *batcher) send(bt *batch, r *raft.Raft) (raft.ApplyFuture, error) {
 }
 
 // prepare stamps an entry and lets the host complete it. It reports false if the
-// node does not lead any more: then Prepare must not be called.
-func (b *batcher) prepare(bt *batch) bool {
+// node does not lead any more: then Prepare must not be called. A panic of
+// Prepare parks the node.
+func (b *batcher) prepare(bt *batch) (leading bool) {
 	n := b.node
 	n.mu.RLock()
 	defer n.mu.RUnlock()
+	defer n.contain("prepare", &leading)
 	if !n.leading.Load() {
 		return false
 	}

@@ -1,6 +1,12 @@
 package cluster
 
-import "github.com/hashicorp/raft"
+import (
+	"io"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/escapement-go/scheduler/store"
+)
 
 // LogStore is what WrapLog stands around.
 type LogStore = logStore
@@ -19,3 +25,11 @@ func (n *Node) Raft() *raft.Raft { return n.inst.Load().raft }
 
 // Snapshots returns the node as raft's snapshot store.
 func (n *Node) Snapshots() raft.SnapshotStore { return n.snaps }
+
+// AsDecoded reports whether a node would apply b without decoding it.
+func AsDecoded(b *store.Batch) bool { return asDecoded(b) }
+
+// Install makes raft's state machine restore a snapshot.
+func (n *Node) Install(body io.ReadCloser) error {
+	return (&fsm{n, n.inst.Load().guard}).Restore(body)
+}

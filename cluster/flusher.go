@@ -42,6 +42,7 @@ type flusher struct {
 	mu       sync.Mutex // guards all below, and is held across a Commit
 	pending  *store.Flush
 	config   []byte // as of pending
+	size     int    // rows of pending
 	at       position
 	took     time.Duration
 	failures int
@@ -146,17 +147,17 @@ func (f *flusher) takeLocked() {
 	f.urgent.Store(false)
 	f.node.mu.Lock()
 	defer f.node.mu.Unlock()
+	f.size = f.node.state.Unflushed()
 	f.pending = f.node.state.TakeFlush()
 	f.config = f.node.configuration
 }
 
 func (f *flusher) commitLocked() error {
-	rows := int(f.rows.Load())
 	began := time.Now()
 	err := f.node.cfg.Storage.Commit(f.pending, f.config)
 	f.took = time.Since(began)
 	if seen := f.node.cfg.Observe.Flush; seen != nil {
-		seen(rows, f.took, err)
+		seen(f.size, f.took, err)
 	}
 	if err != nil {
 		f.failedLocked(err)

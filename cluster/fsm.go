@@ -112,6 +112,15 @@ func (n *Node) apply(l *raft.Log, b *store.Batch) (results []store.Result, err e
 	return results, nil
 }
 
+// contain parks the node if the deferring hook panics, and sets ok to false. The
+// process that hosts us must not end by our bugs.
+func (n *Node) contain(hook string, ok *bool) {
+	if r := recover(); r != nil {
+		*ok = false
+		_ = n.park(fmt.Errorf("%s panics: %v\n%s", hook, r, debug.Stack())) // told by Status
+	}
+}
+
 // StoreConfiguration implements [raft.ConfigurationStore].
 func (f *fsm) StoreConfiguration(index uint64, c raft.Configuration) {
 	n := f.node

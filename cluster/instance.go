@@ -75,7 +75,6 @@ func (n *Node) start(log logStore) (inst *instance, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster: start raft: %w", err)
 	}
-	g.opened.Store(true)
 	members := r.GetConfiguration().Configuration()
 	if !isMember(members, n.cfg.ID) {
 		_ = r.Shutdown().Error() // it cannot fail

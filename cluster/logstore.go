@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -55,7 +57,40 @@ func openBoltLog(dir string) (*boltLog, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cluster: open log %s: %w", path, err)
 	}
+	if err := settleFolder(dir); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	return &boltLog{s, path}, nil
+}
+
+// settleFolder makes the name of a new log durable, and removes what a process
+// that died has left; the folder must be locked.
+func settleFolder(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, spoolPattern))
+	if err != nil {
+		return fmt.Errorf("cluster: look for temporary files: %w", err)
+	}
+	for _, path := range append(left, filepath.Join(dir, probeName)) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("cluster: remove temporary file: %w", err)
+		}
+	}
+	return errors.Join(syncFolder(dir), syncFolder(filepath.Dir(filepath.Clean(dir))))
+}
+
+func syncFolder(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil // a folder cannot be opened for it, and need not be
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("cluster: open folder: %w", err)
+	}
+	err = f.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, os.ErrPermission) {
+		err = nil // a file system that has no such thing, or a parent that is not ours
+	}
+	return errors.Join(err, f.Close())
 }
 
 // Bytes returns the size of the file.
@@ -67,6 +102,11 @@ func (b *boltLog) Bytes() int64 {
 	return info.Size()
 }
 
+const (
+	probeName    = "probe.tmp"
+	spoolPattern = "copy-*.tmp"
+)
+
 // probeBytes is what must be writable before a log is opened again.
 const probeBytes = 1 << 20
 
@@ -75,7 +115,7 @@ func probe(dir string) (err error) {
 	if dir == "" {
 		return nil
 	}
-	path := filepath.Join(dir, "probe.tmp")
+	path := filepath.Join(dir, probeName)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("cluster: probe folder: %w", err)

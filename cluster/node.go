@@ -153,6 +153,8 @@ func (n *Node) drop() {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	ok := true
+	defer n.contain("on drop", &ok)
 	if n.leading.Load() {
 		n.cfg.OnDrop(n.state)
 	}

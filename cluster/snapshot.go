@@ -160,7 +160,7 @@ func (k *sink) Cancel() error {
 type spool struct{ *os.File }
 
 func newSpool(dir string) (spool, error) {
-	f, err := os.CreateTemp(dir, "copy-*.tmp")
+	f, err := os.CreateTemp(dir, spoolPattern)
 	if err != nil {
 		return spool{}, fmt.Errorf("cluster: make temporary file: %w", err)
 	}

@@ -96,27 +96,33 @@ func (n *Node) takeLead(inst *instance) {
 	if n.ending() {
 		return
 	}
-	n.mu.Lock()
-	n.clocks.start(n.state.Meta(), term)
-	n.leading.Store(true)
-	if n.cfg.OnLead != nil {
-		n.cfg.OnLead(n.state, true)
+	if !n.turn(true, func() { n.clocks.start(n.state.Meta(), term) }) {
+		return
 	}
-	n.mu.Unlock()
 	n.batcher.lead(inst.raft)
 	n.log.Info("leading", slog.Uint64("term", term), slog.Uint64("index", n.applied.Load()))
 	n.changes.fire()
 }
 
+// turn tells the host that the node begins or ends to lead, after first. It
+// reports false if the host's hook panicked, which parks the node.
+func (n *Node) turn(leading bool, first func()) (ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ok = true
+	defer n.contain("on lead", &ok)
+	first()
+	if n.leading.Swap(leading) != leading && n.cfg.OnLead != nil {
+		n.cfg.OnLead(n.state, leading)
+	}
+	return ok
+}
+
 // standDown ends leading; calls get err from now on.
 func (n *Node) standDown(err error) {
 	n.batcher.refuse(err)
-	n.mu.Lock()
-	led := n.leading.Swap(false)
-	if led && n.cfg.OnLead != nil {
-		n.cfg.OnLead(n.state, false)
-	}
-	n.mu.Unlock()
+	led := n.leading.Load()
+	n.turn(false, func() {})
 	if led {
 		n.log.Info("no longer leading")
 	}

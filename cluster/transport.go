@@ -31,8 +31,9 @@ func (t *transport) withheld() bool {
 }
 
 // SetHeartbeatHandler implements [raft.Transport] by leaving heartbeats to raft's
-// main loop.
-func (t *transport) SetHeartbeatHandler(func(raft.RPC)) {}
+// main loop. It is the last that raft calls before its own goroutines start: from
+// here on an error of the log would be raised there.
+func (t *transport) SetHeartbeatHandler(func(raft.RPC)) { t.guard.opened.Store(true) }
 
 // AppendEntriesPipeline implements [raft.Transport].
 func (t *transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {

@@ -1,0 +1,79 @@
+package cluster_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/escapement-go/scheduler/cluster"
+	"github.com/escapement-go/scheduler/store"
+	"github.com/escapement-go/scheduler/store/storetest"
+)
+
+// A leader applies the entries it has just encoded without decoding them. What
+// that makes of its state must be what decoding makes of the others'.
+func TestAsDecoded_applies_like_the_decoded_form(t *testing.T) {
+	direct := 0
+	for seed := range uint64(20) {
+		leader, follower := store.NewState(), store.NewState()
+		g := storetest.NewGenerator(seed)
+		for index := uint64(1); index <= 500; index++ {
+			b := g.Next(leader)
+			data, err := store.EncodeBatch(nil, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			decoded, err := store.DecodeBatch(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, _ := follower.Apply(index, 1, decoded)
+			if cluster.AsDecoded(b) {
+				direct++
+			} else if b, err = store.DecodeBatch(data); err != nil {
+				t.Fatal(err)
+			}
+			got, events := leader.Apply(index, 1, b)
+			g.Observe(index, events)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("seed %d, entry %d: results differ (-decoded +direct):\n%s", seed, index, diff)
+			}
+			if index%10 == 0 && leader.Digest() != follower.Digest() {
+				t.Fatalf("seed %d, entry %d: states differ", seed, index)
+			}
+			if index%100 == 0 {
+				compareFlushes(t, leader, follower)
+			}
+		}
+	}
+	if direct < 1000 {
+		t.Errorf("entries applied without decoding: %d, too few to tell", direct)
+	}
+}
+
+// compareFlushes compares what two states would write.
+func compareFlushes(t *testing.T, a, b *store.State) {
+	t.Helper()
+	fa, fb := a.TakeFlush(), b.TakeFlush()
+	for id, run := range fa.Runs {
+		if run == nil || fb.Runs[id] == nil {
+			if run != fb.Runs[id] {
+				t.Fatalf("run %v is deleted by one of them alone", id)
+			}
+			continue
+		}
+		x, _ := run.MarshalMsg(nil)
+		y, _ := fb.Runs[id].MarshalMsg(nil)
+		if string(x) != string(y) {
+			t.Fatalf("run %v is written as %x and as %x", id, x, y)
+		}
+	}
+	if len(fa.Runs) != len(fb.Runs) {
+		t.Fatalf("%d and %d runs are written", len(fa.Runs), len(fb.Runs))
+	}
+	if diff := cmp.Diff(fa.Events, fb.Events); diff != "" {
+		t.Fatalf("journals differ:\n%s", diff)
+	}
+	a.Flushed(fa)
+	b.Flushed(fb)
+}
