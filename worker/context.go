@@ -48,9 +48,6 @@ func (c *handlerContext) Value(key any) any {
 	if in := c.inner.Load(); in != nil {
 		return in.ctx.Value(key)
 	}
-	if c.over.Load() {
-		return c.std().Value(key) // context.Cause asks this way
-	}
 	return c.pool.base.Value(key)
 }
 

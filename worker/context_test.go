@@ -250,7 +250,7 @@ func TestPool_stuck_handler_is_told_with_its_stack(t *testing.T) {
 				var told []time.Duration
 				var stack string
 				sink := new(logSink)
-				r := start(t, 2, handlers{"deaf": deaf, "ok": ok}, sink.into, func(c *worker.Config) {
+				r := start(t, 2, handlers{"deaf": deaf, "ok": ok, "slow": sleep(5 * time.Second)}, sink.into, func(c *worker.Config) {
 					c.Observer.Stuck = func(_ *store.Run, ignored time.Duration, s []byte) {
 						mu.Lock()
 						defer mu.Unlock()
@@ -261,12 +261,16 @@ func TestPool_stuck_handler_is_told_with_its_stack(t *testing.T) {
 				a := r.assign("deaf", timeout(time.Minute))
 				synctest.Wait()
 				end(r, a)
+				synctest.Wait()
 				time.Sleep(10*time.Second - 1)
 				mu.Lock()
 				if len(told) != 0 {
 					t.Error("told early")
 				}
 				mu.Unlock()
+				time.Sleep(time.Minute)
+				r.Cancel(a.Run.ID, a.Fence, worker.ErrCanceled) // does not make it more stuck
+				r.assign("slow", timeout(time.Second))          // nor does a patrol for another's sake
 				time.Sleep(time.Hour)
 				synctest.Wait()
 				mu.Lock()

@@ -268,6 +268,7 @@ func TestExecution_Yield(t *testing.T) {
 
 	t.Run("again, while another goroutine is in line", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
+			var released time.Time
 			r := start(t, 1, handlers{"other": sleep(time.Hour), "job": func(ctx context.Context, x *worker.Execution) ([]byte, error) {
 				resume := x.Yield()
 				time.Sleep(time.Second) // other has the slot now
@@ -275,14 +276,64 @@ func TestExecution_Yield(t *testing.T) {
 				go func() { in <- resume(ctx) }()
 				time.Sleep(time.Second)
 				again := x.Yield()
-				return nil, errors.Join(<-in, again(ctx))
+				err := <-in
+				released = time.Now()
+				return nil, errors.Join(err, again(ctx))
 			}})
+			begin := time.Now()
 			job := r.assign("job")
 			synctest.Wait()
 			r.assign("other")
 			time.Sleep(2 * time.Hour)
 			if got := r.outcome(t, job); got.Outcome != store.OutcomeSucceeded {
 				t.Errorf("got %v %q", got.Outcome, got.Error)
+			}
+			if got := released.Sub(begin); got != 2*time.Second {
+				t.Errorf("the other goroutine waited until %v, want 2s", got)
+			}
+		})
+	})
+
+	t.Run("with a goroutine left in line when the handler returns", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			in := make(chan error, 1) // the one result
+			r := start(t, 1, handlers{"other": sleep(time.Hour), "job": func(ctx context.Context, x *worker.Execution) ([]byte, error) {
+				resume := x.Yield()
+				time.Sleep(time.Second)
+				go func() { in <- resume(context.WithoutCancel(ctx)) }()
+				time.Sleep(time.Second)
+				return nil, nil
+			}})
+			r.assign("job")
+			synctest.Wait()
+			r.assign("other")
+			time.Sleep(time.Minute)
+			if err := <-in; err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Hour)
+			if s := r.Snapshot(); s.Used != 0 || len(s.Running) != 0 {
+				t.Errorf("left over: %+v", s)
+			}
+		})
+	})
+
+	t.Run("is told as capacity, however many slots there are", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := start(t, 100, handlers{"job": func(ctx context.Context, x *worker.Execution) ([]byte, error) {
+				resume := x.Yield()
+				time.Sleep(time.Second)
+				err := resume(ctx)
+				time.Sleep(time.Second)
+				return nil, err
+			}})
+			r.assign("job")
+			time.Sleep(1500 * time.Millisecond)
+			synctest.Wait()
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if want := []int{89, 88}; !slices.Equal(r.capacity, want) {
+				t.Errorf("got %v, want %v", r.capacity, want)
 			}
 		})
 	})

@@ -185,8 +185,12 @@ func (p *Pool) assign(as []Assignment, now moment) {
 
 // Cancel ends the context of a running attempt with the given cause. One that has not started never will: it is reported
 // as canceled, as released if the cause is [ErrPreempted] or [ErrShutdown], and not at all if it is [ErrLeaseLost]. What
-// the pool does not have is ignored. Any other cause counts as [ErrCanceled]. It does not wait for the handler.
+// the pool does not have is ignored. A cause that is none of this package's, or nil, counts as [ErrCanceled]. It does not
+// wait for the handler.
 func (p *Pool) Cancel(run store.RunID, fence uint64, cause error) {
+	if cause == nil {
+		cause = ErrCanceled
+	}
 	now := p.now()
 	p.mu.Lock()
 	x := p.live[key{run, fence}]

@@ -78,7 +78,7 @@ func TestPool_hands_back_what_waits_too_long(t *testing.T) {
 			for range 100 { // grow the prefetch
 				r.assign("ok")
 			}
-			synctest.Wait()
+			time.Sleep(time.Second) // what has just been started counts no longer
 			if got := r.Capacity(); got < 1000 {
 				t.Fatalf("capacity: got %d", got)
 			}
@@ -90,26 +90,32 @@ func TestPool_hands_back_what_waits_too_long(t *testing.T) {
 				r.assign("ok")
 			}
 			r.Assign([]worker.Assignment{r.grant("ok", time.Second)}) // waits from its due time on
-			time.Sleep(99 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond)
+			late := r.assign("ok") // not with them, but when its own time is over
+			time.Sleep(49 * time.Millisecond)
 			synctest.Wait()
 			if got := outcomes(r)[store.OutcomeReleased]; got != 0 {
 				t.Errorf("handed back after 99 ms: got %d, want none", got)
 			}
-			time.Sleep(101 * time.Millisecond)
+			time.Sleep(2 * time.Millisecond)
 			synctest.Wait()
 			if got := outcomes(r)[store.OutcomeReleased]; got != 10 {
 				t.Errorf("handed back after %v: got %d, want 10", time.Since(begin), got)
+			}
+			time.Sleep(99 * time.Millisecond)
+			if got := r.outcome(t, late).Outcome; got != store.OutcomeReleased {
+				t.Errorf("the later one: got %v", got)
 			}
 			if got := r.Capacity(); got != 2 {
 				t.Errorf("capacity afterwards: got %d, want 2", got)
 			}
 			time.Sleep(899 * time.Millisecond) // 99 ms after the last one's due time
 			synctest.Wait()
-			if got := outcomes(r)[store.OutcomeReleased]; got != 10 {
-				t.Errorf("handed back: got %d, want 10 yet", got)
+			if got := outcomes(r)[store.OutcomeReleased]; got != 11 {
+				t.Errorf("handed back: got %d, want 11 yet", got)
 			}
 			time.Sleep(time.Minute)
-			if got, want := outcomes(r), (counts{store.OutcomeSucceeded: 100, store.OutcomeReleased: 11}); cmp.Diff(want, got) != "" {
+			if got, want := outcomes(r), (counts{store.OutcomeSucceeded: 100, store.OutcomeReleased: 12}); cmp.Diff(want, got) != "" {
 				t.Errorf("got %v, want %v", got, want)
 			}
 		})

@@ -346,7 +346,9 @@ func TestRow18_panic(t *testing.T) {
 						t.Errorf("no stack in %q", got.Error)
 					}
 				}
-				if got := r.outcome(t, r.assign("ok")).Outcome; got != store.OutcomeSucceeded {
+				a, b := r.grant("bad", 0), r.grant("ok", 0)
+				r.Assign([]worker.Assignment{a, b}) // in line behind it
+				if got := r.outcome(t, b).Outcome; got != store.OutcomeSucceeded {
 					t.Errorf("the next run: got %v", got)
 				}
 				if s := r.Snapshot(); s.Used != 0 || len(s.Running) != 0 {

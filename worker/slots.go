@@ -211,7 +211,7 @@ func (p *Pool) finish(g *goroutine, x *Execution, result []byte, err error) *Exe
 	} else {
 		p.slots.away--
 		x.awayFor += now.at - x.awayAt
-		p.leaveLineLocked(x)
+		p.leaveLineLocked(x) // a goroutine of the handler that is left behind must not get a slot
 	}
 	if rep.Outcome == 0 {
 		p.forgetLocked(key{x.run.ID, x.fence})

@@ -17,6 +17,9 @@ type resumer struct {
 // not started, and returns nil; or it returns the cause if ctx ends first. After that the handler runs without a slot,
 // and should return.
 //
+// Meanwhile the pool takes on other work, and asks for more: runs that each wait for another are all begun, however many
+// there are, unless those they wait for are of a higher class or in another queue than they are.
+//
 // Several goroutines of a handler may do so at a time: the slot stays away until the last of them has resumed. Calling a
 // resume again does nothing.
 func (x *Execution) Yield() (resume func(ctx context.Context) error) {
@@ -35,10 +38,9 @@ func (x *Execution) Yield() (resume func(ctx context.Context) error) {
 		p.resumeLocked(now)
 		p.kickLocked(now)
 		p.tellLocked()
-	} else if r := x.resumer; r != nil {
+	} else {
 		// Another goroutine of the handler was about to fetch the slot. It need not: the slot stays away now.
 		p.leaveLineLocked(x)
-		close(r.ready)
 	}
 	var once sync.Once
 	return func(ctx context.Context) (err error) {
@@ -67,7 +69,7 @@ func (x *Execution) resume(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if x.resumer != r { // it came just now
+	if x.resumer != r { // just now it could go on
 		return nil
 	}
 	p.leaveLineLocked(x)
@@ -94,11 +96,12 @@ func (p *Pool) resumeLocked(now int64) {
 	p.tellLocked()
 }
 
-// leaveLineLocked takes x out of the line for a slot, if it is there.
+// leaveLineLocked takes x out of the line for a slot, if it is there, and lets it go on without.
 func (p *Pool) leaveLineLocked(x *Execution) {
 	if x.resumer == nil {
 		return
 	}
 	p.slots.resuming = slices.DeleteFunc(p.slots.resuming, func(r *resumer) bool { return r == x.resumer })
+	close(x.resumer.ready)
 	x.resumer = nil
 }
