@@ -163,7 +163,7 @@ func makeDir(dir string) error {
 // of a transaction its locks are held for ever, and only the file is closed.
 func (f *file) close(faulted bool) error {
 	if faulted {
-		return f.f.Close()
+		return errors.Join(unlock(f.f), f.f.Close()) // the map stays, as long as the process does
 	}
 	return f.db.Close()
 }

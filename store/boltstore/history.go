@@ -60,9 +60,9 @@ func (s *Store) FinalRuns(from, to int64, newestFirst bool) iter.Seq2[*store.Run
 		if newestFirst {
 			l.period, l.last = l.last, l.period
 		}
-		specs := new(store.Specs)
+		runs := new(runReader)
 		l.decode = func(path string, key, row []byte) (*store.Run, bool, error) {
-			r, err := readRun(specs, pathText(path), key, row)
+			r, err := runs.read(pathText(path), key, row)
 			return r, true, err
 		}
 		if from < to {

@@ -27,11 +27,11 @@ func (s *Store) Image() (*store.Image, error) {
 		return nil, s.err
 	}
 	meta := s.head.meta
-	specs := new(store.Specs)
+	runs := new(runReader)
 	return &store.Image{
 		Meta: meta,
 		Runs: rowsOf(s, meta.Index, runsBucket, func(key, row []byte) (*store.Run, error) {
-			return readRun(specs, runsBucket, key, row)
+			return runs.read(runsBucket, key, row)
 		}),
 		Schedules: recordsOf[store.Schedule](s, meta.Index, schedulesBucket),
 		Queues:    recordsOf[store.Queue](s, meta.Index, queuesBucket),

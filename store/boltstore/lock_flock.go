@@ -23,5 +23,8 @@ func lock(f *os.File) error {
 	}
 }
 
+// unlock gives the lock back. Closing the file would not, while it is mapped.
+func unlock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
+
 // noRoom reports whether address space is what was lacking.
 func noRoom(err error) bool { return errors.Is(err, syscall.ENOMEM) }

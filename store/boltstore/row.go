@@ -7,8 +7,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/tinylib/msgp/msgp"
-
-	"github.com/escapement-go/scheduler/store"
 )
 
 // A row is its record's encoded form behind a checksum and a version:
@@ -69,12 +67,6 @@ func read[T any, P record[T]](bucket string, key, row []byte) (*T, error) {
 	return rec, nil
 }
 
-// readRun is read for runs. Rows of one task have equal specs, and the cache
-// saves decoding them over and over.
-func readRun(specs *store.Specs, bucket string, key, row []byte) (*store.Run, error) {
-	return read[store.Run](bucket, key, row)
-}
-
 // A sum says what a bucket holds, whatever the order it came in.
 type sum struct {
 	rows   uint64
@@ -108,73 +100,4 @@ func parseSum(b []byte) sum {
 		bytes:  binary.LittleEndian.Uint64(b[8:]),
 		digest: binary.LittleEndian.Uint64(b[16:]),
 	}
-}
-
-// An arena is the memory of one transaction's rows: bbolt refers to them until
-// it is over.
-type arena struct {
-	chunks [][]byte
-	next   int    // chunk to use after buf
-	buf    []byte // what is left of the current chunk, as capacity
-}
-
-const arenaChunk = 1 << 20
-
-// maxArena is how much memory an arena keeps for the next transaction.
-const maxArena = 64 << 20
-
-// reset makes the memory free again.
-func (a *arena) reset() {
-	if len(a.chunks) > maxArena/arenaChunk {
-		a.chunks = nil
-	}
-	a.next, a.buf = 0, nil
-}
-
-// begin returns an empty slice with room for a row of n bytes, header set aside.
-func (a *arena) begin(n int) []byte {
-	n += rowHeader
-	if n > cap(a.buf) {
-		if n > arenaChunk/4 {
-			return make([]byte, rowHeader, n)
-		}
-		if a.next == len(a.chunks) {
-			a.chunks = append(a.chunks, make([]byte, 0, arenaChunk))
-		}
-		a.buf = a.chunks[a.next]
-		a.next++
-	}
-	return a.buf[:rowHeader]
-}
-
-// end takes what begin returned and the caller has filled.
-func (a *arena) end(row []byte) []byte {
-	if cap(a.buf) == cap(row) { // not moved: it is the front of buf
-		a.buf = row[len(row):len(row):cap(row)]
-	}
-	return row[:len(row):len(row)]
-}
-
-// codec is a record that can be encoded.
-type codec interface {
-	msgp.Marshaler
-	msgp.Sizer
-}
-
-// encode returns the row of a record.
-func (a *arena) encode(key []byte, rec codec) ([]byte, error) {
-	row, err := rec.MarshalMsg(a.begin(rec.Msgsize()))
-	if err != nil {
-		return nil, fmt.Errorf("encode %T: %w", rec, err)
-	}
-	row = a.end(row)
-	seal(key, row)
-	return row, nil
-}
-
-// raw returns the row of a body that is encoded already.
-func (a *arena) raw(key, body []byte) []byte {
-	row := a.end(append(a.begin(len(body)), body...))
-	seal(key, row)
-	return row
 }
