@@ -103,6 +103,28 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
+// TestCorpus_Standard: the Standard dialect changes no expression that Plain accepts.
+func TestCorpus_Standard(t *testing.T) {
+	n := 0
+	for _, c := range loadCorpus(t) {
+		if c.Dialect.Base != "std" || c.Expect != "times" && c.Expect != "never" {
+			continue
+		}
+		o := c.options()
+		o.Dialect |= cron.Standard
+		e, err := o.Parse(c.Expr)
+		if err != nil {
+			t.Errorf("%s: Parse(%q): %v", c.ID, c.Expr, err)
+			continue
+		}
+		n++
+		t.Run(c.ID, func(t *testing.T) { checkTimes(t, e, c.From, c.Next, c.Final || c.Expect == "never") })
+	}
+	if n < 300 {
+		t.Errorf("%d cases, want hundreds", n)
+	}
+}
+
 // TestCorpus_Alternatives runs the cases under the other policies and rules that
 // are offered: gap_skip, gap_shift, overlap_both and and.
 func TestCorpus_Alternatives(t *testing.T) {

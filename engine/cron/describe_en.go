@@ -151,6 +151,8 @@ func (w english) monthDays(s *days, months string) string {
 	var parts []string
 	if from, to, ok := run(uint64(s.dom>>1), 31); ok && to-from >= 2 {
 		parts = append(parts, fmt.Sprintf("days %d to %d", from+1, to+1))
+	} else if bits.OnesCount32(s.dom) > 6 {
+		parts = append(parts, "days "+w.list(mapped(values(uint64(s.dom)), strconv.Itoa)))
 	} else if s.dom != 0 {
 		parts = append(parts, "the "+w.list(mapped(values(uint64(s.dom)), ordinal)))
 	}
@@ -178,13 +180,15 @@ func (w english) monthDays(s *days, months string) string {
 // weekdays tells the weekday field as days that recur.
 func (w english) weekdays(s *days, months string) string {
 	var parts []string
-	switch {
+	switch from, to, unbroken := run(uint64(s.dow), 7); {
 	case s.dow == workingDays:
 		parts = append(parts, "weekdays")
 	case s.dow == weekend:
 		parts = append(parts, "weekends")
 	case s.dow == 1<<7-1:
-		parts = append(parts, "every day of the week")
+		return "every day of the week"
+	case unbroken && bits.OnesCount8(s.dow) > 3:
+		parts = append(parts, fmt.Sprintf("%ss to %ss", time.Weekday(from), time.Weekday(to)))
 	default:
 		parts = mapped(values(uint64(s.dow)), func(d int) string { return time.Weekday(d).String() + "s" })
 	}

@@ -27,7 +27,7 @@ func TestExpr_Describe(t *testing.T) {
 	}
 	var got strings.Builder
 	n := 0
-	for _, block := range strings.Split(strings.TrimSpace(string(data)), "\n\n") {
+	for block := range strings.SplitSeq(strings.TrimSpace(string(data)), "\n\n") {
 		expr, _, _ := strings.Cut(block, "\n")
 		e, err := cron.Parse(expr, cron.WithDialect(describeDialect), cron.WithHashKey("nightly-report"))
 		if err != nil {

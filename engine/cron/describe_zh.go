@@ -227,7 +227,11 @@ func (w chinese) nths(s *days) []string {
 // numerals returns the weekdays from Monday on, Sunday last, as they are counted in Chinese.
 func (w chinese) numerals(dow uint8) []string {
 	var ds []string
-	for i, d := range [...]string{"一", "二", "三", "四", "五", "六", "日"} {
+	names := [...]string{"一", "二", "三", "四", "五", "六", "日"}
+	if from, to, ok := run(uint64(dow), 7); ok && bits.OnesCount8(dow) > 3 {
+		return []string{names[(from+6)%7] + "至" + names[(to+6)%7]}
+	}
+	for i, d := range names {
 		if dow>>((i+1)%7)&1 != 0 {
 			ds = append(ds, d)
 		}

@@ -27,8 +27,7 @@ func ExampleParse_errors() {
 	_, err := cron.Parse("0 9 * * MNO")
 	fmt.Println(err)
 
-	var syntax *cron.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*cron.SyntaxError](err); ok {
 		fmt.Println(syntax.Field, syntax.Pos, syntax.Kind)
 	}
 

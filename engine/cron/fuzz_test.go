@@ -2,6 +2,7 @@ package cron_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,11 @@ func FuzzParse(f *testing.F) {
 		}
 		checkRoundTrip(t, e)
 		after := time.Unix(at, 0)
+		for _, text := range []string{e.Describe(cron.English), e.Describe(cron.Chinese), fmt.Sprint(e.Lint(after, after.AddDate(1, 0, 0)))} {
+			if text == "" || strings.Contains(text, "%!") || strings.Contains(text, "  ") {
+				t.Errorf("%q: botched text %q", expr, text)
+			}
+		}
 		next, prev := e.Next(after), e.Prev(after)
 		if !next.IsZero() && !next.After(after) {
 			t.Errorf("%q: Next(%v) = %v, which is not after it", expr, after, next)

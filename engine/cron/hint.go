@@ -130,10 +130,10 @@ func (p *parser) nameHint(s string) string {
 	case FieldDayOfWeek:
 		names, other, otherField = dayNames, monthNames, "month: the fourth of the five fields"
 	case FieldDayOfMonth:
-		names = ""
 		if up == "L" || strings.TrimLeft(up, "0123456789") == "W" {
 			return "L and W are written in capitals and take no step"
 		}
+	default:
 	}
 	if up == "H" {
 		return "H needs the Hashed dialect"

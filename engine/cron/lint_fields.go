@@ -82,8 +82,7 @@ func (l *linter) step(f Field, n Node) {
 	lo, hi := f.bounds()
 	size := hi - lo + 1
 	unit := f.words()
-	switch f {
-	case FieldDayOfMonth, FieldDayOfWeek:
+	if f.isDay() {
 		unit = "day"
 	}
 	switch last := lo + (size-1)/s.N*s.N; {

@@ -23,7 +23,7 @@ func TestExpr_Lint(t *testing.T) {
 	policies := map[string]cron.DSTPolicy{"run-once": cron.RunOnce, "skip": cron.Skip, "shift": cron.Shift, "both": cron.Both}
 	from, to := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var got strings.Builder
-	for _, block := range strings.Split(strings.TrimSpace(string(data)), "\n\n") {
+	for block := range strings.SplitSeq(strings.TrimSpace(string(data)), "\n\n") {
 		head, _, _ := strings.Cut(block, "\n")
 		parts := strings.Split(head, " | ")
 		e, err := cron.Parse(parts[0], cron.WithDialect(describeDialect), cron.WithZone(parts[1]), cron.WithDST(policies[parts[2]]))

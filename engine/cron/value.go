@@ -37,12 +37,12 @@ func (p *parser) value(w word) (int, bool) {
 			return 0, p.fail(KindShape, w.pos, fmt.Sprintf("%q is neither number nor name", w.text), p.nameHint(w.text))
 		}
 	}
-	switch p.field {
-	case FieldMonth:
+	if p.field == FieldMonth {
 		if i := nameIndex(monthNames, w.text); i >= 0 {
 			return i + 1, true
 		}
-	case FieldDayOfWeek:
+	}
+	if p.field == FieldDayOfWeek {
 		if i := nameIndex(dayNames, w.text); i >= 0 {
 			return i, true
 		}

@@ -139,8 +139,8 @@ var (
 	utc = newZone(time.UTC)
 
 	// zones keeps what loadZone has found: laying out a zone is dear, and all
-	// schedules of a zone share it. It holds real zones only, so it is bounded by the
-	// size of the zone database.
+	// schedules of a zone share it. It holds real zones under their own names only, so it
+	// is bounded by the size of the zone database.
 	zones sync.Map // name → *zone
 )
 
@@ -176,7 +176,8 @@ func refuseZone(name string) (msg, hint string) {
 	if strings.HasPrefix(name, "right/") || strings.HasPrefix(name, "posix/") {
 		return "counts leap seconds, or is there on some machines only", "leave out " + name[:6]
 	}
-	if len(name) > 64 || strings.ContainsFunc(name, notInZone) {
+	// One name for one zone: with its slashes doubled a file would be found as well.
+	if len(name) > 64 || strings.ContainsFunc(name, notInZone) || strings.Contains("/"+name+"/", "//") {
 		return "unknown zone", zoneHint(name)
 	}
 	return "", ""

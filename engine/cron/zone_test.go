@@ -71,7 +71,7 @@ func TestZones_All(t *testing.T) {
 func TestZones_Refused(t *testing.T) {
 	for _, name := range []string{
 		"Local", "localtime", "posixrules", "Factory", "right/Europe/Berlin", "posix/UTC", "/etc/localtime", "../zoneinfo/UTC",
-		"Europe/../Europe/Berlin", "Europe", "UTC+3", "+03:00", "GMT+3:00", "CEST", "Asia/Shangai", "Europe/Berlin\x00", " UTC",
+		"Europe/../Europe/Berlin", "Europe//Berlin", "Europe/Berlin/", "Europe", "UTC+3", "+03:00", "GMT+3:00", "CEST", "Asia/Shangai", "Europe/Berlin\x00", " UTC",
 		"Z", "utc ", "C:\\zone", strings.Repeat("A", 1000),
 	} {
 		_, err := cron.Parse("@daily", cron.WithZone(name))
