@@ -1,0 +1,145 @@
+// Package program is what the benchmark programs have in common: their flags, a folder that goes when they end, and a
+// node in it.
+package program
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/escapement-go/scheduler"
+	"github.com/escapement-go/scheduler/bench/internal/conditions"
+)
+
+// A Program is one benchmark while it runs.
+type Program struct {
+	Once bool   // a short pass, to see that it works
+	Dir  string // a folder of its own, empty at first
+}
+
+// Main parses the flags, prints the conditions and calls run. It exits with 1 if run fails.
+func Main(run func(ctx context.Context, p *Program) error) {
+	once := flag.Bool("once", false, "one short pass, to see that it works: its figures mean nothing")
+	dir := flag.String("dir", os.TempDir(), "where to make the folder that is measured in; it is removed at the end")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := inFolder(*dir, func(dir string) error {
+		if err := conditions.Print(os.Stdout, dir); err != nil {
+			return err
+		}
+		return run(ctx, &Program{*once, dir})
+	})
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func inFolder(parent string, do func(dir string) error) (err error) {
+	dir, err := os.MkdirTemp(parent, "escapement-bench-")
+	if err != nil {
+		return fmt.Errorf("make a folder: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	return do(dir)
+}
+
+// Pick returns full, or short in a short pass.
+func Pick[T any](p *Program, full, short T) T {
+	if p.Once {
+		return short
+	}
+	return full
+}
+
+// Folder makes a folder within the program's.
+func (p *Program) Folder(name string) (string, error) {
+	dir, err := os.MkdirTemp(p.Dir, name+"-")
+	if err != nil {
+		return "", fmt.Errorf("make a folder: %w", err)
+	}
+	return dir, nil
+}
+
+// Node starts a scheduler in a new folder, calls do with it, shuts it down and removes the folder. Warnings and errors of
+// the scheduler are printed.
+func (p *Program) Node(ctx context.Context, do func(s *scheduler.Scheduler) error, opts ...scheduler.Option) (err error) {
+	dir, err := p.Folder("node")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	return NodeIn(ctx, dir, do, opts...)
+}
+
+// NodeIn is Node in a folder that stays.
+func NodeIn(ctx context.Context, dir string, do func(s *scheduler.Scheduler) error, opts ...scheduler.Option) error {
+	s, err := scheduler.New(append([]scheduler.Option{
+		scheduler.WithDataDir(dir),
+		scheduler.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))),
+	}, opts...)...)
+	if err != nil {
+		return err
+	}
+	if err := s.Start(ctx); err != nil {
+		return err
+	}
+	err = do(s)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return errors.Join(err, s.Shutdown(end))
+}
+
+// EnqueueMany makes the calls, and makes them again when the node is overloaded, as a caller of it should. It returns
+// how often that was.
+func EnqueueMany(ctx context.Context, s *scheduler.Scheduler, calls []scheduler.Call) (ids []scheduler.RunID, refused int, err error) {
+	for {
+		ids, err = s.EnqueueMany(ctx, calls)
+		var busy *scheduler.OverloadedError
+		if !errors.As(err, &busy) {
+			return ids, refused, err
+		}
+		refused++
+		if err := Pause(ctx, busy.RetryAfter); err != nil {
+			return nil, refused, err
+		}
+	}
+}
+
+// Pause waits for d or the end of ctx.
+func Pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Finished waits until no run is live. It fails if the number of live runs has not changed for a minute.
+func Finished(ctx context.Context, s *scheduler.Scheduler) (scheduler.Stats, error) {
+	last, since := -1, time.Now()
+	for {
+		st, err := s.Stats(ctx)
+		if err != nil || st.Live == 0 {
+			return st, err
+		}
+		if st.Live != last {
+			last, since = st.Live, time.Now()
+		}
+		if time.Since(since) > time.Minute {
+			return st, fmt.Errorf("%d runs have not ended and nothing has moved for a minute", st.Live)
+		}
+		if err := Pause(ctx, 2*time.Millisecond); err != nil {
+			return st, err
+		}
+	}
+}
