@@ -85,8 +85,11 @@ func newConfig(opts []Option) (*config, error) {
 		}
 		o.applyScheduler(c)
 	}
-	for _, def := range c.schedules {
+	for _, def := range c.schedules { // options come in any order, so what one says of another is settled here
 		def.app, def.generation = c.app, c.generation
+		if !def.refused {
+			c.fault(def.call.check(c.maxPayload))
+		}
 	}
 	if c.slots > 0 && len(c.handlers) == 0 && c.slots != 4*runtime.GOMAXPROCS(0) {
 		c.logger.Debug("there are no handlers: this node executes nothing")
@@ -177,10 +180,8 @@ func WithSchedule(id string, trigger Trigger, call Call, opts ...ScheduleOption)
 			}
 		}
 		def, err := newScheduleDef(id, trigger, call, opts)
-		if err == nil {
-			err = call.check(c.maxPayload)
-		}
 		c.fault(err)
+		def.refused = err != nil
 		c.schedules = append(c.schedules, def)
 	})
 }
@@ -235,6 +236,10 @@ func WithQueue(name string, opts ...QueueOption) Option {
 		}
 		q := store.Queue{Name: name}
 		for _, o := range opts {
+			if o == nil {
+				c.fault(fmt.Errorf("scheduler: queue %q: nil option: %w", name, ErrInvalid))
+				continue
+			}
 			o.applyQueue(&q)
 		}
 		c.queues[name] = q

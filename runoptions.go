@@ -112,8 +112,8 @@ func In(d time.Duration) RunOption {
 // At makes the run due at a time of day. A time that has passed is due at once.
 func At(t time.Time) RunOption {
 	return runOption(func(s *settings) {
-		if t.IsZero() || t.Year() < 1678 || t.Year() > 2261 {
-			s.check(fmt.Errorf("time %v cannot be represented: %w", t, ErrInvalid))
+		if err := checkTime(t); err != nil {
+			s.check(err)
 			return
 		}
 		s.at, s.delay = t, 0

@@ -30,6 +30,7 @@ type scheduleDef struct {
 	paused     bool
 	app        string
 	generation uint64
+	refused    bool // by newScheduleDef
 }
 
 // OverlapPolicy says what a tick does while an earlier run of its schedule has
@@ -77,6 +78,9 @@ func Paused() ScheduleOption {
 func newScheduleDef(id string, trigger Trigger, call Call, opts []ScheduleOption) (*scheduleDef, error) {
 	d := &scheduleDef{id: id, trigger: trigger, call: call}
 	for _, o := range opts {
+		if o == nil {
+			return d, fmt.Errorf("scheduler: schedule %q: nil option: %w", id, ErrInvalid)
+		}
 		o.applySchedule(d)
 	}
 	if err := checkName("schedule ID", id); err != nil {
@@ -93,6 +97,9 @@ func newScheduleDef(id string, trigger Trigger, call Call, opts []ScheduleOption
 	}
 	if set := call.settings; set != nil && (set.delay != 0 || !set.at.IsZero() || set.unique != "" || !set.id.IsZero()) {
 		return d, fmt.Errorf("scheduler: schedule %q: its runs cannot have In, At, Unique or WithID: %w", id, ErrInvalid)
+	}
+	if d.overlap > OverlapAllow || d.catchUp.Policy > CatchUpNone {
+		return d, fmt.Errorf("scheduler: schedule %q: overlap policy %d, catch-up policy %d: %w", id, d.overlap, d.catchUp.Policy, ErrInvalid)
 	}
 	if d.catchUp.MaxAge < 0 {
 		return d, fmt.Errorf("scheduler: schedule %q: catch-up age %v: %w", id, d.catchUp.MaxAge, ErrInvalid)
@@ -315,10 +322,11 @@ func (s *Scheduler) Ticks(ctx context.Context, id string, from, to time.Time) it
 				yield(Tick{}, fmt.Errorf("scheduler: ticks of %q: %w", id, err))
 				return
 			}
+			apart := rule
 			if row.Version != version {
-				rule = nil
+				apart = nil
 			}
-			if !expand(row, rule, from.UnixNano(), to.UnixNano(), yield) {
+			if !expand(row, apart, from.UnixNano(), to.UnixNano(), yield) {
 				return
 			}
 		}

@@ -70,6 +70,9 @@ func Times(times ...time.Time) Trigger {
 		t.err = fmt.Errorf("scheduler: no times: %w", ErrInvalid)
 	}
 	for _, at := range times {
+		if t.err == nil {
+			t.err = checkTime(at)
+		}
 		t.data.Times = append(t.data.Times, at.UnixNano())
 	}
 	slices.Sort(t.data.Times)
@@ -79,10 +82,21 @@ func Times(times ...time.Time) Trigger {
 
 func (t Trigger) with(opts []TriggerOption) Trigger {
 	for _, o := range opts {
+		if o == nil {
+			t.err = cmp.Or(t.err, fmt.Errorf("scheduler: nil option of a trigger: %w", ErrInvalid))
+			continue
+		}
 		o.applyTrigger(&t)
 	}
-	if t.err == nil {
-		_, t.err = compileTrigger(&t.data, "")
+	d := &t.data
+	switch {
+	case t.err != nil:
+	case d.Kind == store.TriggerEvery && (d.Zone != "" || d.DST != 0 || d.HashKey != ""):
+		t.err = fmt.Errorf("scheduler: every %v: an interval has no zone, DST policy or hash key: %w", time.Duration(d.Every), ErrInvalid)
+	case d.From != 0 && d.Until != 0 && d.From >= d.Until:
+		t.err = fmt.Errorf("scheduler: no time is between %v and %v: %w", instant(d.From), instant(d.Until), ErrInvalid)
+	default:
+		_, t.err = compileTrigger(d, "")
 	}
 	return t
 }
@@ -182,6 +196,14 @@ func (t Trigger) Lint(from time.Time) []Finding {
 	return rule.cron.Lint(from, from.AddDate(1, 0, 0))
 }
 
+// checkTime refuses a time that has no nanoseconds since 1970 in 64 bits.
+func checkTime(t time.Time) error {
+	if t.IsZero() || t.Year() < 1678 || t.Year() > 2261 {
+		return fmt.Errorf("scheduler: time %v cannot be represented: %w", t, ErrInvalid)
+	}
+	return nil
+}
+
 func nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -211,7 +233,7 @@ func compileTrigger(t *store.Trigger, id string) (*rule, error) {
 			Dialect: cron.Dialect(t.Dialect), Zone: t.Zone, DST: cron.DSTPolicy(t.DST), HashKey: key,
 		}.Parse(t.Expr)
 		if err != nil {
-			return nil, fmt.Errorf("scheduler: %w", err)
+			return nil, fmt.Errorf("scheduler: %w: %w", ErrInvalid, err)
 		}
 		r.cron = expr
 		return r, nil
