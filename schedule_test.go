@@ -1,0 +1,575 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/escapement-go/scheduler"
+)
+
+// ledger returns the ticks of a schedule in [from, to), as lines with times since
+// epoch.
+func ledger(t *testing.T, s *scheduler.Scheduler, id string, from, to time.Duration) []string {
+	t.Helper()
+	var lines []string
+	for _, tick := range collect(t, s.Ticks(t.Context(), id, epoch.Add(from), epoch.Add(to))) {
+		line := tick.Nominal.Sub(epoch).String()
+		if !tick.Until.IsZero() {
+			line += "…" + tick.Until.Sub(epoch).String()
+		}
+		line += " " + tick.Outcome.String()
+		if tick.Late > 0 {
+			line += " late " + tick.Late.String()
+		}
+		if tick.Reason != "" {
+			line += ": " + tick.Reason
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// schedule returns the named schedule.
+func schedule(t *testing.T, s *scheduler.Scheduler, id string) scheduler.Schedule {
+	t.Helper()
+	for _, sc := range collect(t, s.Schedules(t.Context())) {
+		if sc.ID == id {
+			return sc
+		}
+	}
+	t.Fatalf("no schedule %q", id)
+	return scheduler.Schedule{}
+}
+
+// mustSchedule sets a schedule of echo.
+func mustSchedule(t *testing.T, s *scheduler.Scheduler, id string, trigger scheduler.Trigger, opts ...scheduler.ScheduleOption) {
+	t.Helper()
+	if err := s.Schedule(t.Context(), id, trigger, echo.With(id), opts...); err != nil {
+		t.Fatalf("Schedule: %v", err)
+	}
+}
+
+// beat is a handler of echo that notes the start of each run and for which tick
+// it is, since epoch.
+func beat(notes *journal) scheduler.Option {
+	return scheduler.WithHandler(echo, func(ctx context.Context, _ string) (string, error) {
+		now, tick := time.Since(epoch), scheduler.Current(ctx).ScheduledAt().Sub(epoch)
+		if now == tick {
+			notes.add("%v", now)
+		} else {
+			notes.add("%v for %v", now, tick)
+		}
+		return "", nil
+	})
+}
+
+func TestSchedule_Triggers(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		trigger scheduler.Trigger
+		forHow  time.Duration
+		want    string // starts since epoch, which is midnight of a Saturday in UTC
+	}{
+		{"five fields", scheduler.Cron("*/20 1 * * SAT"), 3 * time.Hour, "1h0m0s 1h20m0s 1h40m0s"},
+		{"six fields", scheduler.Cron("*/20 * * * * *"), time.Minute, "20s 40s 1m0s"},
+		{"macro", scheduler.Cron("@hourly"), 3 * time.Hour, "1h0m0s 2h0m0s 3h0m0s"},
+		{"weekly macro", scheduler.Cron("@weekly"), 25 * time.Hour, "24h0m0s"},
+		{"zone", scheduler.Cron("0 9 * * *", scheduler.Zone("Asia/Shanghai")), 26 * time.Hour, "1h0m0s 25h0m0s"},
+		{"zone prefix", scheduler.Cron("TZ=Asia/Shanghai 0 9 * * *"), 2 * time.Hour, "1h0m0s"},
+		{"@every", scheduler.Cron("@every 90m"), 5 * time.Hour, "1h30m0s 3h0m0s 4h30m0s"},
+		{"Every", scheduler.Every(1500 * time.Millisecond), 5 * time.Second, "1.5s 3s 4.5s"},
+		{"Times", scheduler.Times(epoch.Add(time.Hour), epoch.Add(-time.Hour), epoch.Add(time.Minute), epoch.Add(time.Hour)), 3 * time.Hour, "1m0s 1h0m0s"},
+		{"Between", scheduler.Cron("@hourly", scheduler.Between(epoch.Add(2*time.Hour), epoch.Add(4*time.Hour))), 6 * time.Hour, "2h0m0s 3h0m0s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var notes journal
+				s := start(t, beat(&notes))
+				mustSchedule(t, s, "s", c.trigger)
+				time.Sleep(c.forHow)
+				synctest.Wait()
+				wantLines(t, "starts", notes.take(), strings.Fields(c.want)...)
+				var want []string
+				for _, at := range strings.Fields(c.want) {
+					want = append(want, at+" ran")
+				}
+				wantLines(t, "ledger", ledger(t, s, "s", -24*time.Hour, 1000*time.Hour), want...)
+			})
+		})
+	}
+}
+
+func TestSchedule_RunsAreAsTheCallSays(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := start(t, scheduler.WithTasks("echo"))
+		call := echo.With("x", scheduler.InQueue("q"), scheduler.Priority(scheduler.High), scheduler.Meta("k", "v"),
+			scheduler.ExpireAfter(time.Minute))
+		if err := s.Schedule(t.Context(), "s", scheduler.Cron("@hourly"), call); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		runs := collect(t, s.Runs(t.Context(), scheduler.RunFilter{Schedule: "s"}))
+		if len(runs) != 1 {
+			t.Fatalf("%d runs", len(runs))
+		}
+		r := runs[0]
+		nominal := epoch.Add(time.Hour)
+		if !r.ID.Time().Equal(nominal) {
+			t.Errorf("ID.Time: got %v, want the nominal time %v", r.ID.Time(), nominal)
+		}
+		want := scheduler.Run{
+			ID: r.ID, Task: "echo", Queue: "q", Priority: scheduler.High, State: scheduler.Ready, Due: nominal, Created: r.Created,
+			Schedule: "s", Nominal: nominal, Meta: map[string]string{"k": "v"}, Input: []byte(`"x"`),
+		}
+		if diff := cmp.Diff(want, r, cmp.AllowUnexported(scheduler.Run{})); diff != "" {
+			t.Errorf("run (-want +got):\n%s", diff)
+		}
+		time.Sleep(30 * time.Second)
+		wantState(t, s, r.ID, scheduler.Ready)
+		time.Sleep(31 * time.Second)
+		wantState(t, s, r.ID, scheduler.Expired)
+	})
+}
+
+func TestSchedule_Overlap(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts   []scheduler.ScheduleOption
+		starts string
+		ledger []string
+	}{
+		"skip": {nil, "10s 40s", []string{
+			"10s ran", "20s skipped: an earlier run has not ended", "30s skipped: an earlier run has not ended", "40s ran",
+		}},
+		"allow": {[]scheduler.ScheduleOption{scheduler.Overlap(scheduler.OverlapAllow)}, "10s 20s 30s 40s", []string{
+			"10s ran", "20s ran", "30s ran", "40s ran",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var notes journal
+				s := start(t, scheduler.WithHandler(echo, func(context.Context, string) (string, error) {
+					notes.add("%v", time.Since(epoch))
+					time.Sleep(25 * time.Second)
+					return "", nil
+				}))
+				mustSchedule(t, s, "s", scheduler.Cron("*/10 * * * * *"), c.opts...)
+				time.Sleep(45 * time.Second)
+				wantLines(t, "starts", notes.take(), strings.Fields(c.starts)...)
+				wantLines(t, "ledger", ledger(t, s, "s", 0, time.Minute), c.ledger...)
+				if name == "skip" {
+					ticks := collect(t, s.Ticks(t.Context(), "s", epoch, epoch.Add(time.Minute)))
+					if ticks[1].Run != ticks[0].Run || ticks[2].Run != ticks[0].Run || ticks[3].Run == ticks[0].Run {
+						t.Errorf("a skipped tick names the run that was in its way: %+v", ticks)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestSchedule_OverlapDecidedAtTheDueTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		// The run before ends a moment before the tick, within the release ahead.
+		s := start(t, scheduler.WithHandler(echo, func(context.Context, string) (string, error) {
+			time.Sleep(10*time.Second - time.Millisecond)
+			return "", nil
+		}))
+		mustSchedule(t, s, "s", scheduler.Cron("*/10 * * * * *"))
+		time.Sleep(31 * time.Second)
+		wantLines(t, "ledger", ledger(t, s, "s", 0, 31*time.Second), "10s ran", "20s ran", "30s ran")
+	})
+}
+
+func TestSchedule_Versions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := start(t, scheduler.WithHandler(echo, echoes))
+		set := func(trigger scheduler.Trigger, call scheduler.Call, opts ...scheduler.ScheduleOption) int {
+			t.Helper()
+			time.Sleep(time.Second)
+			if err := s.Schedule(t.Context(), "s", trigger, call, opts...); err != nil {
+				t.Fatal(err)
+			}
+			return schedule(t, s, "s").Version
+		}
+		daily := scheduler.Cron("@daily")
+		for i, c := range []struct {
+			what string
+			got  int
+			want int
+		}{
+			{"created", set(daily, echo.With("a")), 1},
+			{"unchanged", set(daily, echo.With("a")), 1},
+			{"built anew, the same", set(scheduler.Cron("@daily"), echo.With("a")), 1},
+			{"another input", set(daily, echo.With("b")), 2},
+			{"another option", set(daily, echo.With("b", scheduler.Priority(scheduler.High))), 3},
+			{"another trigger", set(scheduler.Every(time.Hour), echo.With("b", scheduler.Priority(scheduler.High))), 4},
+			{"another overlap", set(scheduler.Every(time.Hour), echo.With("b", scheduler.Priority(scheduler.High)), scheduler.Overlap(scheduler.OverlapAllow)), 5},
+			{"and again", set(scheduler.Every(time.Hour), echo.With("b", scheduler.Priority(scheduler.High)), scheduler.Overlap(scheduler.OverlapAllow)), 5},
+		} {
+			if c.got != c.want {
+				t.Errorf("step %d, %s: version %d, want %d", i, c.what, c.got, c.want)
+			}
+		}
+		sc := schedule(t, s, "s")
+		if !sc.Created.Equal(epoch.Add(time.Second)) || !sc.Changed.Equal(epoch.Add(7*time.Second)) || sc.Task != "echo" {
+			t.Errorf("got %+v", sc)
+		}
+	})
+}
+
+func TestWithSchedule(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		var notes journal
+		release := func(generation uint64, opts ...scheduler.Option) *scheduler.Scheduler {
+			return start(t, append(opts, scheduler.WithDataDir(dir), beat(&notes), scheduler.WithApp("app", generation))...)
+		}
+		declared := func(every time.Duration) scheduler.Option {
+			return scheduler.WithSchedule("s", scheduler.Every(every), echo.With(""))
+		}
+		s := release(1, declared(time.Hour))
+		time.Sleep(90 * time.Minute)
+		shutdown(t, s)
+
+		s = release(1, declared(time.Hour))
+		if sc := schedule(t, s, "s"); sc.Version != 1 || !sc.Next.Equal(epoch.Add(2*time.Hour)) {
+			t.Errorf("unchanged: version %d, next %v", sc.Version, sc.Next)
+		}
+		shutdown(t, s)
+
+		s = release(2, declared(10*time.Minute))
+		if sc := schedule(t, s, "s"); sc.Version != 2 || !sc.Next.Equal(epoch.Add(100*time.Minute)) {
+			t.Errorf("a newer generation: version %d, next %v", sc.Version, sc.Next)
+		}
+		shutdown(t, s)
+
+		s = release(1, declared(time.Hour))
+		if sc := schedule(t, s, "s"); sc.Version != 2 || !sc.Next.Equal(epoch.Add(100*time.Minute)) {
+			t.Errorf("an older generation has taken it back: version %d, next %v", sc.Version, sc.Next)
+		}
+		shutdown(t, s)
+
+		s = release(3)
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		wantLines(t, "starts, of a schedule that is not declared any more too", notes.take(), "1h0m0s", "1h40m0s", "1h50m0s")
+		shutdown(t, s)
+	})
+}
+
+func TestPauseSchedule(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var notes journal
+		s := start(t, beat(&notes))
+		mustSchedule(t, s, "s", scheduler.Cron("* * * * *"))
+		time.Sleep(90 * time.Second)
+		for range 2 {
+			if err := s.PauseSchedule(t.Context(), "s"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if sc := schedule(t, s, "s"); !sc.Paused || !sc.Next.IsZero() {
+			t.Errorf("paused: %+v", sc)
+		}
+		time.Sleep(150 * time.Second)
+		for range 2 {
+			if err := s.ResumeSchedule(t.Context(), "s"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if sc := schedule(t, s, "s"); sc.Paused || !sc.Next.Equal(epoch.Add(5*time.Minute)) || sc.Version != 1 {
+			t.Errorf("resumed: %+v", sc)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		wantLines(t, "starts", notes.take(), "1m0s", "5m0s")
+		wantLines(t, "ledger", ledger(t, s, "s", 0, time.Hour), "1m0s ran", "2m0s paused: schedule was paused",
+			"3m0s paused: schedule was paused", "4m0s paused: schedule was paused", "5m0s ran")
+		wantErr(t, "PauseSchedule of none", s.PauseSchedule(t.Context(), "none"), scheduler.ErrNotFound)
+		wantErr(t, "ResumeSchedule of none", s.ResumeSchedule(t.Context(), "none"), scheduler.ErrNotFound)
+	})
+}
+
+func TestPaused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var notes journal
+		s := start(t, beat(&notes))
+		mustSchedule(t, s, "s", scheduler.Cron("* * * * *"), scheduler.Paused())
+		time.Sleep(150 * time.Second)
+		wantLines(t, "starts", notes.take())
+		if err := s.ResumeSchedule(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		mustSchedule(t, s, "s", scheduler.Cron("* * * * *"), scheduler.Paused()) // of one that exists
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		wantLines(t, "starts", notes.take(), "3m0s")
+	})
+}
+
+func TestDeleteSchedule(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		handle, release := blocker()
+		s := start(t, scheduler.WithHandler(block, handle))
+		every := scheduler.Every(time.Minute)
+		if err := s.Schedule(t.Context(), "s", every, block.With(1)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(90 * time.Second)
+		run := schedule(t, s, "s").Live[0]
+		if err := s.DeleteSchedule(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "DeleteSchedule again", s.DeleteSchedule(t.Context(), "s"), scheduler.ErrNotFound)
+		for _, err := range s.Ticks(t.Context(), "s", epoch, epoch.Add(time.Hour)) {
+			wantErr(t, "Ticks", err, scheduler.ErrNotFound)
+		}
+		time.Sleep(time.Hour)
+		wantState(t, s, run, scheduler.Running)
+		if n := len(collect(t, s.Runs(t.Context(), scheduler.RunFilter{}))); n != 1 {
+			t.Errorf("%d runs, want 1", n)
+		}
+		close(release)
+		synctest.Wait()
+		wantState(t, s, run, scheduler.Succeeded)
+
+		if err := s.Schedule(t.Context(), "s", every, block.With(1)); err != nil { // under the same name
+			t.Fatal(err)
+		}
+		if sc := schedule(t, s, "s"); sc.Version != 1 || len(sc.Live) != 0 || len(ledger(t, s, "s", 0, 24*time.Hour)) != 0 {
+			t.Errorf("a new one has something of the old: %+v", sc)
+		}
+	})
+}
+
+func TestDeleteSchedule_AndCreateWhileItsRunIsLive(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		handle, release := blocker()
+		s := start(t, scheduler.WithHandler(block, handle))
+		for range 2 {
+			if err := s.Schedule(t.Context(), "s", scheduler.Every(time.Minute), block.With(1)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(90 * time.Second)
+			if err := s.DeleteSchedule(t.Context(), "s"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := live(t, s); n != 2 {
+			t.Errorf("%d live runs, want one of each schedule", n)
+		}
+		close(release)
+	})
+}
+
+func TestMisfire(t *testing.T) {
+	const gone = "the scheduler was not running"
+	for _, c := range []struct {
+		name   string
+		policy scheduler.CatchUp
+		down   time.Duration // from 1m30s on
+		starts []string
+		ledger []string
+	}{
+		{"latest", scheduler.CatchUp{}, 200 * time.Second, []string{"4m50s for 4m0s", "5m0s"}, []string{
+			"1m0s ran", "2m0s merged: " + gone, "3m0s merged: " + gone, "4m0s ran late 50s", "5m0s ran",
+		}},
+		{"none", scheduler.CatchUp{Policy: scheduler.CatchUpNone}, 200 * time.Second, []string{"5m0s"}, []string{
+			"1m0s ran", "2m0s missed: " + gone, "3m0s missed: " + gone, "4m0s missed: " + gone, "5m0s ran",
+		}},
+		{"none, the last one hardly late", scheduler.CatchUp{Policy: scheduler.CatchUpNone}, 155 * time.Second, []string{"4m5s for 4m0s", "5m0s"}, []string{
+			"1m0s ran", "2m0s missed: " + gone, "3m0s missed: " + gone, "4m0s ran late 5s", "5m0s ran",
+		}},
+		{"too old", scheduler.CatchUp{MaxAge: 49 * time.Second}, 200 * time.Second, []string{"5m0s"}, []string{
+			"1m0s ran", "2m0s missed: it was older than the schedule allows", "3m0s missed: it was older than the schedule allows",
+			"4m0s missed: it was older than the schedule allows", "5m0s ran",
+		}},
+		{"not too old", scheduler.CatchUp{MaxAge: 50 * time.Second}, 200 * time.Second, []string{"4m50s for 4m0s", "5m0s"}, []string{
+			"1m0s ran", "2m0s merged: " + gone, "3m0s merged: " + gone, "4m0s ran late 50s", "5m0s ran",
+		}},
+	} {
+		for kind, trigger := range map[string]scheduler.Trigger{"cron": scheduler.Cron("* * * * *"), "every": scheduler.Every(time.Minute)} {
+			t.Run(c.name+" of "+kind, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					dir := t.TempDir()
+					var notes journal
+					s := start(t, scheduler.WithDataDir(dir), beat(&notes))
+					mustSchedule(t, s, "s", trigger, scheduler.Misfire(c.policy))
+					time.Sleep(90 * time.Second)
+					notes.take()
+					shutdown(t, s)
+					time.Sleep(c.down)
+					s = start(t, scheduler.WithDataDir(dir), beat(&notes))
+					time.Sleep(330*time.Second - time.Since(epoch))
+					wantLines(t, "starts", notes.take(), c.starts...)
+					wantLines(t, "ledger", ledger(t, s, "s", 0, time.Hour), c.ledger...)
+				})
+			})
+		}
+	}
+}
+
+func TestTicks(t *testing.T) {
+	t.Run("a span is taken apart within the range that is asked for", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			dir := t.TempDir()
+			opts := []scheduler.Option{scheduler.WithDataDir(dir), scheduler.WithHandler(echo, echoes)}
+			s := start(t, opts...)
+			mustSchedule(t, s, "s", scheduler.Cron("*/10 * * * *"))
+			shutdown(t, s)
+			time.Sleep(30 * 24 * time.Hour)
+			s = start(t, opts...)
+			synctest.Wait()
+			const gone = " merged: the scheduler was not running"
+			for _, flushed := range []bool{false, true} {
+				if flushed {
+					time.Sleep(time.Minute)
+				}
+				wantLines(t, "in the middle", ledger(t, s, "s", 100*time.Hour, 100*time.Hour+20*time.Minute), "100h0m0s"+gone, "100h10m0s"+gone)
+				wantLines(t, "off the beat", ledger(t, s, "s", 100*time.Hour+1, 100*time.Hour+20*time.Minute+1), "100h10m0s"+gone, "100h20m0s"+gone)
+				wantLines(t, "nothing there", ledger(t, s, "s", 100*time.Hour+1, 100*time.Hour+10*time.Minute))
+				if got := len(ledger(t, s, "s", 0, 31*24*time.Hour)); got != 30*24*6 {
+					t.Errorf("%d ticks in all, want %d", got, 30*24*6)
+				}
+			}
+		})
+	})
+	t.Run("those of an older version stay readable, and do not spoil the newer ones", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			s := start(t, scheduler.WithHandler(echo, echoes))
+			pause := func() {
+				if err := s.PauseSchedule(t.Context(), "s"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Hour)
+				if err := s.ResumeSchedule(t.Context(), "s"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Minute)
+			mustSchedule(t, s, "s", scheduler.Cron("@hourly"))
+			pause()
+			mustSchedule(t, s, "s", scheduler.Cron("30 * * * *"))
+			pause()
+			const was = " paused: schedule was paused"
+			wantLines(t, "ledger", ledger(t, s, "s", 0, 24*time.Hour), "1h0m0s…2h0m0s"+was, "2h30m0s"+was, "3h30m0s"+was)
+		})
+	})
+}
+
+func TestSchedules(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := start(t, scheduler.WithTasks("echo"))
+		mustSchedule(t, s, "b", scheduler.Cron("@daily"))
+		mustSchedule(t, s, "a", scheduler.Every(time.Hour))
+		mustSchedule(t, s, "c", scheduler.Times(epoch)) // has passed
+		var got []string
+		for _, sc := range collect(t, s.Schedules(t.Context())) {
+			next := "never"
+			if !sc.Next.IsZero() {
+				next = sc.Next.Sub(epoch).String()
+			}
+			got = append(got, fmt.Sprintf("%s %s %s", sc.ID, sc.Task, next))
+		}
+		wantLines(t, "schedules", got, "a echo 1h0m0s", "b echo 24h0m0s", "c echo never")
+		ticks, err := schedule(t, s, "b").Trigger.Next(epoch, 2)
+		if err != nil || len(ticks) != 2 || !ticks[1].Equal(epoch.Add(48*time.Hour)) {
+			t.Errorf("Trigger of a schedule that was read: got %v, %v", ticks, err)
+		}
+	})
+}
+
+func TestSchedule_BadInput(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := start(t, scheduler.WithTasks("echo"))
+		hourly := scheduler.Every(time.Hour)
+		for name, c := range map[string]struct {
+			id      string
+			trigger scheduler.Trigger
+			call    scheduler.Call
+			opts    []scheduler.ScheduleOption
+			want    error
+		}{
+			"unknown task":           {"s", hourly, block.With(1), nil, scheduler.ErrUnknownTask},
+			"empty ID":               {"", hourly, echo.With(""), nil, scheduler.ErrInvalid},
+			"newline in ID":          {"a\nb", hourly, echo.With(""), nil, scheduler.ErrInvalid},
+			"zero trigger":           {"s", scheduler.Trigger{}, echo.With(""), nil, scheduler.ErrInvalid},
+			"no times":               {"s", scheduler.Times(), echo.With(""), nil, scheduler.ErrInvalid},
+			"interval of nothing":    {"s", scheduler.Every(0), echo.With(""), nil, scheduler.ErrInvalid},
+			"negative interval":      {"s", scheduler.Cron("@every -1h"), echo.With(""), nil, scheduler.ErrInvalid},
+			"interval not a time":    {"s", scheduler.Cron("@every soon"), echo.With(""), nil, scheduler.ErrInvalid},
+			"delay":                  {"s", hourly, echo.With("", scheduler.In(time.Hour)), nil, scheduler.ErrInvalid},
+			"time":                   {"s", hourly, echo.With("", scheduler.At(epoch)), nil, scheduler.ErrInvalid},
+			"unique key":             {"s", hourly, echo.With("", scheduler.Unique("k")), nil, scheduler.ErrInvalid},
+			"negative age":           {"s", hourly, echo.With(""), []scheduler.ScheduleOption{scheduler.Misfire(scheduler.CatchUp{MaxAge: -1})}, scheduler.ErrInvalid},
+			"no such overlap":        {"s", hourly, echo.With(""), []scheduler.ScheduleOption{scheduler.Overlap(99)}, scheduler.ErrInvalid},
+			"no such catch-up":       {"s", hourly, echo.With(""), []scheduler.ScheduleOption{scheduler.Misfire(scheduler.CatchUp{Policy: 99})}, scheduler.ErrInvalid},
+			"nil option":             {"s", hourly, echo.With(""), []scheduler.ScheduleOption{nil}, scheduler.ErrInvalid},
+			"nil trigger option":     {"s", scheduler.Cron("@daily", nil), echo.With(""), nil, scheduler.ErrInvalid},
+			"no such DST policy":     {"s", scheduler.Cron("@daily", scheduler.DST(99)), echo.With(""), nil, scheduler.ErrInvalid},
+			"zone of an interval":    {"s", scheduler.Every(time.Hour, scheduler.Zone("Europe/Paris")), echo.With(""), nil, scheduler.ErrInvalid},
+			"range that is empty":    {"s", scheduler.Cron("@daily", scheduler.Between(epoch, epoch)), echo.With(""), nil, scheduler.ErrInvalid},
+			"time not representable": {"s", scheduler.Times(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)), echo.With(""), nil, scheduler.ErrInvalid},
+		} {
+			func() {
+				defer func() {
+					if r := recover(); r != nil {
+						t.Errorf("%s: panic: %v", name, r)
+					}
+				}()
+				wantErr(t, name, s.Schedule(t.Context(), c.id, c.trigger, c.call, c.opts...), c.want)
+				if errors.Is(c.want, scheduler.ErrInvalid) {
+					_, err := scheduler.New(scheduler.WithTasks("echo"), scheduler.WithSchedule(c.id, c.trigger, c.call, c.opts...))
+					wantErr(t, name+" in New", err, c.want)
+				}
+			}()
+		}
+		if got := collect(t, s.Schedules(t.Context())); len(got) != 0 {
+			t.Errorf("schedules are there: %v", got)
+		}
+	})
+}
+
+func TestSchedule_BadCron(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := start(t, scheduler.WithTasks("echo"))
+		for expr, pos := range map[string]int{
+			"":               0,
+			"* * * *":        -1,
+			"* * * * * * *":  -1,
+			"0 24 * * *":     2,
+			"0 9 * * MOO":    8,
+			"0 9 */0 * *":    -1,
+			"@fortnightly":   0,
+			"* 10-5-3 * * *": -1,
+		} {
+			err := s.Schedule(t.Context(), "s", scheduler.Cron(expr), echo.With(""))
+			var syntax *scheduler.SyntaxError
+			if !errors.As(err, &syntax) {
+				t.Errorf("%q: got %v, want a SyntaxError", expr, err)
+				continue
+			}
+			wantErr(t, expr, err, scheduler.ErrInvalid)
+			if syntax.Expr != expr || syntax.Msg == "" || pos >= 0 && syntax.Pos != pos {
+				t.Errorf("%q: got %+v, want position %d", expr, syntax, pos)
+			}
+			if _, err := scheduler.Cron(expr).Next(epoch, 1); !errors.As(err, &syntax) {
+				t.Errorf("%q: Next: got %v", expr, err)
+			}
+		}
+		for _, zone := range []string{"Europe/Atlantis", "../../etc/passwd", "PST8", "UTC+1"} {
+			err := s.Schedule(t.Context(), "s", scheduler.Cron("@daily", scheduler.Zone(zone)), echo.With(""))
+			if !errors.Is(err, scheduler.ErrInvalid) || !strings.Contains(err.Error(), zone) {
+				t.Errorf("zone %q: got %v", zone, err)
+			}
+		}
+	})
+}
