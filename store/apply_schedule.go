@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 )
 
@@ -49,13 +50,14 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 		n.Paused, n.PausedAt = old.Paused, old.PausedAt
 		n.Next, n.Decided = old.Next, old.Decided
 		if !sameTrigger(&old.Trigger, &n.Trigger) {
-			// The next instant is counted from the edit; what a clock set back has
-			// left decided in the future stays decided.
+			// The next instant is counted from the edit; what was decided stays decided,
+			// for the clock may be set back.
 			n.Next = p.Next
-			n.Decided = slices.DeleteFunc(slices.Clone(old.Decided), func(d Span) bool {
-				return d.To <= now || old.Trigger.TickClock() != n.Trigger.TickClock()
-			})
-			n.Decided = append(n.Decided, Span{now, now})
+			n.Decided = nil
+			if old.Trigger.TickClock() == n.Trigger.TickClock() {
+				n.Decided = old.Decided
+			}
+			n.decideFrom(now)
 		}
 	}
 	n.ChangedAt = s.meta.Wall
@@ -240,8 +242,32 @@ func (s *State) fire(n *Schedule, t *TickCommand) {
 	s.emit(Event{Kind: EventEnqueued, Run: r})
 }
 
-// maxDecided bounds the spans kept of a schedule; the oldest is forgotten.
+// maxDecided bounds the spans kept of a schedule.
 const maxDecided = 16
+
+// decideFrom begins a new span at now, in n, which is not yet published. When
+// there are too many, the two of the past that are nearest to each other become
+// one: an instant between them will have no outcome, should the clock be set back
+// that far, but none will have two.
+func (sc *Schedule) decideFrom(now int64) {
+	spans := slices.Clone(sc.Decided)
+	if len(spans) >= maxDecided {
+		slices.SortFunc(spans, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
+		nearest := -1
+		for i := range len(spans) - 1 {
+			if spans[i+1].From <= now && (nearest < 0 ||
+				spans[i+1].From-spans[i].To < spans[nearest+1].From-spans[nearest].To) {
+				nearest = i
+			}
+		}
+		if nearest >= 0 {
+			spans[nearest+1].From = spans[nearest].From
+			spans[nearest+1].To = max(spans[nearest+1].To, spans[nearest].To)
+		}
+		spans = slices.Delete(spans, max(nearest, 0), max(nearest, 0)+1)
+	}
+	sc.Decided = append(spans, Span{now, now})
+}
 
 // record writes a ledger row of n, which is not yet published, and marks its
 // ticks as decided.
@@ -279,12 +305,8 @@ func (s *State) applyRearm(m *Rearm) Result {
 		n := *old
 		n.Next = t.Next
 		now := s.now(n.Trigger.TickClock())
-		n.Decided = slices.Clone(n.Decided)
 		if _, inside := n.DecidedAt(now); !inside {
-			n.Decided = append(n.Decided, Span{now, now})
-			if len(n.Decided) > maxDecided {
-				n.Decided = slices.Delete(n.Decided, 0, 1)
-			}
+			n.decideFrom(now)
 		}
 		s.set(&n)
 		s.emit(Event{Kind: EventScheduleSet, Schedule: &n})

@@ -86,8 +86,8 @@ type Schedule struct {
 	Next int64 `msg:"x,omitempty"`
 
 	// Decided are the spans of the trigger's clock in which every tick has its
-	// outcome, oldest first; the last one grows. There is more than one only
-	// after the clock was set back.
+	// outcome; the last one grows. There is more than one only after the clock
+	// was set back or the trigger was changed.
 	Decided []Span `msg:"s,omitempty"`
 
 	// Live are the runs the schedule made that have not ended, oldest first.

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/escapement-go/scheduler/store"
@@ -166,10 +165,9 @@ func (g *Generator) openSession() store.Command {
 }
 
 func (g *Generator) endSession() store.Command {
-	e := &store.EndSession{ID: g.session()}
-	if len(g.sessions) > 3 {
-		e.ID = g.sessions[0].id
-		g.sessions = slices.Delete(g.sessions, 0, 1)
+	e := &store.EndSession{ID: uint64(g.rng.IntN(40))} // most are gone, or ended
+	if g.one(4) {
+		e.ID = g.session()
 	}
 	return store.Command{Kind: store.KindEndSession, End: e}
 }

@@ -67,6 +67,7 @@ func (g *Generator) Next(s *store.State) *store.Batch {
 	g.stepped = false
 	g.advance()
 	b := &store.Batch{Level: store.FormatLevel, Wall: g.wall, Elapsed: g.elapsed}
+	g.forget(s)
 	if len(g.sessions) == 0 {
 		b.Commands = append(b.Commands, g.openSession())
 		return b
@@ -78,6 +79,20 @@ func (g *Generator) Next(s *store.State) *store.Batch {
 		b.Commands = append(b.Commands, g.sequence(s))
 	}
 	return b
+}
+
+// forget drops the sessions that are gone, but for one at times.
+func (g *Generator) forget(s *store.State) {
+	keep := g.one(4)
+	g.sessions = slices.DeleteFunc(g.sessions, func(c *client) bool {
+		ses, ok := s.Session(c.id)
+		if ok && !ses.Ended {
+			return false
+		}
+		kept := keep
+		keep = false
+		return !kept
+	})
 }
 
 // Observe tells the generator what its batch has changed.
