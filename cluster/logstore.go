@@ -14,6 +14,8 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/escapement-go/scheduler/internal/boltfile"
 )
 
 // logStore is where raft keeps its log, term and vote.
@@ -25,7 +27,10 @@ type logStore interface {
 }
 
 // lockWait is how long opening waits for another process to let go of the folder.
-const lockWait = time.Second
+const (
+	lockWait = time.Second
+	lockPoll = 50 * time.Millisecond
+)
 
 // boltLog is raft-boltdb with the options that its defaults are unsafe or slow
 // without.
@@ -44,13 +49,17 @@ func openBoltLog(dir string) (*boltLog, error) {
 		Timeout:        lockWait,
 		NoFreelistSync: true,
 		FreelistType:   bbolt.FreelistMapType,
+		OpenFile:       openChecked,
 	}
 	if strconv.IntSize == 64 {
 		options.InitialMmapSize = 1 << 30 // address space alone; growing the map stalls the writer
 	}
 	s, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: options, MsgpackUseNewTimeFormat: true})
+	damage, is := errors.AsType[*boltfile.DamageError](err)
 	switch {
-	case errors.Is(err, bolterrors.ErrTimeout):
+	case is:
+		return nil, damaged("open %s: %s", path, damage.Reason)
+	case errors.Is(err, bolterrors.ErrTimeout), errors.Is(err, boltfile.ErrLocked):
 		return nil, fmt.Errorf("%w: %s", ErrFolderInUse, path)
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
 		return nil, damaged("open %s: %v", path, err)
@@ -61,6 +70,44 @@ func openBoltLog(dir string) (*boltLog, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return &boltLog{s, path}, nil
+}
+
+// openChecked opens, locks and checks a bbolt file for bbolt. A log that is at the
+// transaction before its last is damaged too: what it lacks may have been
+// acknowledged, and nobody else has it.
+func openChecked(path string, flag int, perm os.FileMode) (*os.File, error) {
+	f, err := os.OpenFile(path, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockAndCheck(f); err != nil {
+		_ = f.Close() // the error says more
+		return nil, err
+	}
+	return f, nil
+}
+
+func lockAndCheck(f *os.File) error {
+	deadline := time.Now().Add(lockWait)
+	for {
+		err := boltfile.Lock(f)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, boltfile.ErrLocked) || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(lockPoll)
+	}
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return err // bbolt makes a new file of it
+	}
+	content, err := boltfile.Check(f)
+	if err == nil && content.Behind {
+		err = &boltfile.DamageError{Reason: "one of its two meta pages is unreadable, and the last entries may be lost with it"}
+	}
+	return err
 }
 
 // settleFolder makes the name of a new log durable, and removes what a process

@@ -11,6 +11,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/escapement-go/scheduler/internal/boltfile"
 )
 
 // fileName is the state's file in its folder; a file that is to take its place
@@ -163,7 +165,7 @@ func makeDir(dir string) error {
 // of a transaction its locks are held for ever, and only the file is closed.
 func (f *file) close(faulted bool) error {
 	if faulted {
-		return errors.Join(unlock(f.f), f.f.Close()) // the map stays, as long as the process does
+		return errors.Join(boltfile.Unlock(f.f), f.f.Close()) // the map stays, as long as the process does
 	}
 	return f.db.Close()
 }
