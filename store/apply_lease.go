@@ -89,7 +89,7 @@ func (s *State) report(session uint64, rep *Report) Code {
 		n.State = Succeeded
 		if len(rep.Result) > 0 || r.More != nil {
 			n.More = r.more()
-			n.More.Result = slices.Clone(rep.Result)
+			n.More.Result = own(rep.Result)
 			n.More.Checkpoint, n.More.Error, n.More.Panicked = nil, "", false
 		}
 		s.finish(r, &n, rep.Outcome)
@@ -188,7 +188,7 @@ func (s *State) applyCheckpoint(c *Checkpoint) Result {
 	}
 	n := *r
 	n.More = r.more()
-	n.More.Checkpoint = slices.Clone(c.Data)
+	n.More.Checkpoint = own(c.Data)
 	s.replace(r, &n)
 	s.emit(Event{Kind: EventCheckpointed, Run: &n})
 	return Result{}

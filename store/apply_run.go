@@ -89,10 +89,14 @@ func (v *newRuns) holder(key string, id RunID) (RunID, bool) {
 	return RunID{}, false
 }
 
+// own returns a copy of b that a record may keep; nil if it is empty, for that is
+// how it will be read again.
+func own(b []byte) []byte { return append([]byte(nil), b...) }
+
 // enqueue adds a run that was looked at.
 func (s *State) enqueue(n *NewRun, spec *Spec) {
 	r := &Run{
-		ID: n.ID, Spec: spec, Input: slices.Clone(n.Input),
+		ID: n.ID, Spec: spec, Input: own(n.Input),
 		Clock: n.Clock, Due: n.Due, Created: s.meta.Wall,
 	}
 	if n.Clock == Elapsed {

@@ -325,6 +325,6 @@ func (s *State) dropLive(id string, run RunID) {
 		return
 	}
 	n := *old
-	n.Live = slices.Delete(slices.Clone(old.Live), at, at+1)
+	n.Live = append(append([]RunID(nil), old.Live[:at]...), old.Live[at+1:]...) // nil if it is empty
 	s.set(&n)
 }

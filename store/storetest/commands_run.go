@@ -84,6 +84,9 @@ func (g *Generator) newRun() store.NewRun {
 		at -= g.rng.Int64N(int64(30 * time.Hour)) // minted long ago
 	}
 	n := store.NewRun{ID: g.mint(at), Input: []byte(fmt.Sprintf(`{"n":%d}`, g.rng.IntN(1000)))}
+	if g.one(8) {
+		n.Input = []byte{}
+	}
 	switch g.rng.IntN(60) {
 	case 0:
 		n.ID = g.run() // an ID in use, or of a run that has ended
@@ -152,7 +155,7 @@ func (g *Generator) complete(s *store.State) store.Command {
 		}
 		switch {
 		case rep.Outcome == store.OutcomeSucceeded && g.one(2):
-			rep.Result = []byte(`"done"`)
+			rep.Result = []byte(`"done"`)[:6*g.rng.IntN(2)]
 		case rep.Outcome == store.OutcomeFailed:
 			rep.Error, rep.Panicked = "it broke", g.one(3)
 		}
@@ -181,6 +184,9 @@ func (g *Generator) checkpoint(s *store.State) store.Command {
 	c := &store.Checkpoint{Run: id, Data: []byte(fmt.Sprint(g.rng.IntN(1000)))}
 	if r != nil && !g.one(10) {
 		c.Fence = r.Fence
+	}
+	if g.one(4) {
+		c.Data = []byte{}
 	}
 	return store.Command{Kind: store.KindCheckpoint, Checkpoint: c}
 }
