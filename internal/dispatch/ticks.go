@@ -90,7 +90,7 @@ func (p *preparation) decide(sc *store.Schedule) {
 	t := &store.TickCommand{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next}
 	last := sc.Next
 	if sc.Next <= now {
-		last = rule.Last(sc.Next, now)
+		last = lastUndecided(rule, sc, now)
 	}
 	runs := now-last <= missedAfter || sc.CatchUp == store.CatchUpLatest
 	reason := "the scheduler was not running"
@@ -103,10 +103,10 @@ func (p *preparation) decide(sc *store.Schedule) {
 	}
 	switch {
 	case !runs:
-		t.Spans = []store.DecidedSpan{{From: sc.Next, To: last, Outcome: store.TickMissed, Reason: reason}}
+		t.Spans = undecided(rule, sc, last, store.DecidedSpan{Outcome: store.TickMissed, Reason: reason})
 	case last > sc.Next:
 		prev := rule.Last(sc.Next, last-1)
-		t.Spans = []store.DecidedSpan{{From: sc.Next, To: prev, Outcome: before, Reason: reason}}
+		t.Spans = undecided(rule, sc, prev, store.DecidedSpan{Outcome: before, Reason: reason})
 	}
 	if runs {
 		t.Nominal = last
@@ -122,6 +122,41 @@ func (p *preparation) decide(sc *store.Schedule) {
 		due.Next = last
 		p.fresh[t.Run] = &due
 	}
+}
+
+// lastUndecided returns the latest tick up to now that has no outcome yet; the
+// armed one has none. Ticks between them may have one: the wall clock was set
+// back, and then forward again over what had been decided before.
+func lastUndecided(rule Rule, sc *store.Schedule, now int64) int64 {
+	last := rule.Last(sc.Next, now)
+	for {
+		d, inside := sc.DecidedAt(last)
+		if !inside || d.From <= sc.Next {
+			return last
+		}
+		last = rule.Last(sc.Next, d.From-1)
+	}
+}
+
+// undecided returns the ticks from the armed one up to the last as spans like
+// the given one, without those that have an outcome.
+func undecided(rule Rule, sc *store.Schedule, last int64, like store.DecidedSpan) []store.DecidedSpan {
+	var spans []store.DecidedSpan
+	for from := sc.Next; from != 0 && from <= last; {
+		if d, inside := sc.DecidedAt(from); inside {
+			from = rule.Next(d.To)
+			continue
+		}
+		like.From, like.To = from, last
+		for _, d := range sc.Decided {
+			if d.From > from && d.From <= like.To {
+				like.To = rule.Last(from, d.From-1)
+			}
+		}
+		spans = append(spans, like)
+		from = rule.Next(like.To)
+	}
+	return spans
 }
 
 // nextUndecided returns the first tick after t that has no outcome yet.
