@@ -406,8 +406,11 @@ func expand(row *store.Tick, r *rule, from, to int64, yield func(Tick, error) bo
 		return yield(t, nil)
 	}
 	at := row.From
-	if at < from {
-		if at = r.Last(row.From, from); at < from {
+	if r.data.Kind != store.TriggerEvery {
+		at = r.Next(at - 1) // a pause over ticks that were decided before is cut at them, not at ticks
+	}
+	if at != 0 && at < from {
+		if at = r.Last(at, from); at < from {
 			at = r.Next(at)
 		}
 	}
