@@ -1,6 +1,12 @@
 package scheduler
 
-import "github.com/escapement-go/scheduler/internal/clock"
+import (
+	"context"
+	"time"
+
+	"github.com/escapement-go/scheduler/internal/clock"
+	"github.com/escapement-go/scheduler/store"
+)
 
 // WithClock sets the wall clock of a node.
 func WithClock(c clock.Clock) Option {
@@ -11,4 +17,16 @@ func WithClock(c clock.Clock) Option {
 // of a testing/synctest bubble.
 func WithPlainTimers() Option {
 	return option(func(o *config) { o.plainTimers = true })
+}
+
+// ScheduleUnchecked sets a schedule as a build that knows other zones would.
+func ScheduleUnchecked(ctx context.Context, s *Scheduler, id, expr, zone string, next time.Time, call Call) error {
+	spec := call.settings.spec
+	trigger := Cron(expr).data
+	trigger.Zone = zone
+	put := &store.PutSchedule{
+		Schedule: store.Schedule{ID: id, Trigger: trigger, Spec: &spec, Input: call.input}, Next: next.UnixNano(),
+	}
+	_, err := s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: put})
+	return err
 }
