@@ -3,6 +3,8 @@ package store
 import (
 	"errors"
 	"fmt"
+
+	"github.com/tinylib/msgp/msgp"
 )
 
 // FormatLevel is the newest format this build can read and write. A cluster's
@@ -241,17 +243,24 @@ func EncodeBatch(dst []byte, b *Batch) ([]byte, error) {
 }
 
 // DecodeBatch decodes an entry. Byte slices of the batch alias data.
-// Errors: [ErrFormat].
+// Errors: [ErrFormat], which is [ErrNewer] too if the entry is of a level to come.
 func DecodeBatch(data []byte) (*Batch, error) {
 	b := new(Batch)
-	rest, err := b.UnmarshalMsg(data)
+	// A damaged length would be allocated before it is found that the data is too
+	// short for it. Skipping looks at all of them, and allocates nothing.
+	rest, err := msgp.Skip(data)
+	if err == nil {
+		rest, err = b.UnmarshalMsg(data)
+	}
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	case len(rest) != 0:
 		return nil, fmt.Errorf("%w: %d bytes follow the batch", ErrFormat, len(rest))
-	case b.Level == 0 || b.Level > FormatLevel:
-		return nil, fmt.Errorf("%w: format level %d, this build reads up to %d", ErrFormat, b.Level, FormatLevel)
+	case b.Level == 0:
+		return nil, fmt.Errorf("%w: no format level", ErrFormat)
+	case b.Level > FormatLevel:
+		return nil, fmt.Errorf("%w: %w: format level %d, this build reads up to %d", ErrFormat, ErrNewer, b.Level, FormatLevel)
 	}
 	for i := range b.Commands {
 		if !b.Commands[i].complete() {

@@ -97,8 +97,9 @@ func (r Retry) Delay(failures uint32, rnd uint64) int64 {
 		d = int64(grown)
 	}
 	d = max(d, min(r.Initial, r.Max))
-	share := float64(rnd>>11) / (1 << 53) * min(max(r.Jitter, 0), 1)
-	d -= int64(float64(d) * share)
+	if r.Jitter > 0 { // false for NaN too
+		d -= int64(float64(d) * min(r.Jitter, 1) * float64(rnd>>11) / (1 << 53))
+	}
 	return max(d, min(minRetryDelay, r.Max), 0)
 }
 
@@ -179,17 +180,15 @@ func (c *Specs) Intern(raw []byte) (*Spec, error) {
 	return s, nil
 }
 
-// share replaces a decoded spec by the shared one.
+// share returns the shared spec that is equal to s.
 func (c *Specs) share(s *Spec) *Spec {
-	if s == nil || s.raw == nil {
-		return s
+	raw := s.raw
+	if raw == nil {
+		raw = s.Encode()
 	}
-	if shared, ok := c.byRaw[string(s.raw)]; ok {
-		return shared
-	}
-	shared, err := c.Intern(s.raw)
+	shared, err := c.Intern(raw)
 	if err != nil {
-		return s // it was decoded once already; it cannot fail now
+		panic("store: decode spec: " + err.Error()) // it was decoded, or encoded, a moment ago
 	}
 	return shared
 }
