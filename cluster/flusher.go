@@ -31,19 +31,20 @@ const (
 type flusher struct {
 	node *Node
 
-	wake    chan struct{} // 1: changed has news for run
-	quit    chan struct{} // closed: run ends
-	dirty   atomic.Bool   // something changed since the last flush began
-	urgent  atomic.Bool   // and so much that it hurries
-	rows    atomic.Int64  // not yet flushed
-	flushed atomic.Uint64 // at.index, for those who must not wait for a Commit
-	fault   atomic.Pointer[StorageError]
+	wake   chan struct{}            // 1: changed has news for run
+	quit   chan struct{}            // closed: run ends
+	dirty  atomic.Bool              // something changed since the last flush began
+	urgent atomic.Bool              // and so much that it hurries
+	rows   atomic.Int64             // not yet flushed
+	at     atomic.Pointer[position] // of Storage; not nil
+	fault  atomic.Pointer[StorageError]
 
-	mu       sync.Mutex // guards all below, and is held across a Commit
+	// busy is a lock on all below that is held across a Commit. It is no mutex,
+	// because waiting for one does not count as idle in virtual time.
+	busy     chan struct{}
 	pending  *store.Flush
 	config   []byte // as of pending
 	size     int    // rows of pending
-	at       position
 	took     time.Duration
 	failures int
 	earliest time.Time // of the next flush
@@ -58,8 +59,13 @@ type position struct {
 }
 
 func newFlusher(n *Node) *flusher {
-	return &flusher{node: n, wake: make(chan struct{}, 1), quit: make(chan struct{})}
+	f := &flusher{node: n, wake: make(chan struct{}, 1), busy: make(chan struct{}, 1), quit: make(chan struct{})}
+	f.at.Store(&position{})
+	return f
 }
+
+func (f *flusher) lock()   { f.busy <- struct{}{} }
+func (f *flusher) unlock() { <-f.busy }
 
 // changed tells that the state changed and how many rows are not flushed.
 func (f *flusher) changed(rows int) {
@@ -108,8 +114,8 @@ func (f *flusher) run() {
 
 // due returns when the next flush is to begin.
 func (f *flusher) due() time.Time {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.lock()
+	defer f.unlock()
 	due := time.Now()
 	if !f.urgent.Load() && f.failures == 0 {
 		due = due.Add(flushInterval)
@@ -122,8 +128,8 @@ func (f *flusher) due() time.Time {
 
 // flush writes what is there and truncates a step of the log.
 func (f *flusher) flush() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.lock()
+	defer f.unlock()
 	f.takeLocked()
 	if f.pending != nil {
 		if err := f.commitLocked(); err != nil {
@@ -131,7 +137,7 @@ func (f *flusher) flush() error {
 			return err
 		}
 	}
-	if inst := f.node.inst.Load(); inst != nil && inst.guard.truncate(f.at.index) {
+	if inst := f.node.inst.Load(); inst != nil && inst.guard.truncate(f.position().index) {
 		f.poke()
 	}
 	return nil
@@ -168,7 +174,7 @@ func (f *flusher) commitLocked() error {
 	}
 	f.failures = 0
 	f.earliest = time.Now().Add(max(flushPause, flushDuty*f.took))
-	f.moveLocked(position{f.pending.Meta.Index, f.pending.Meta.Term, f.config})
+	f.at.Store(&position{f.pending.Meta.Index, f.pending.Meta.Term, f.config})
 	f.node.mu.Lock()
 	f.node.state.Flushed(f.pending)
 	f.rows.Store(int64(f.node.state.Unflushed()))
@@ -186,15 +192,9 @@ func (f *flusher) failedLocked(err error) {
 	}
 }
 
-func (f *flusher) moveLocked(to position) {
-	f.at = to
-	f.flushed.Store(to.index)
-}
-
+// position returns where Storage is. It does not wait for a Commit.
 func (f *flusher) position() position {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.at
+	return *f.at.Load()
 }
 
 // upTo flushes until Storage is at least at index.
@@ -203,7 +203,7 @@ func (f *flusher) upTo(ctx context.Context, index uint64) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if f.flushed.Load() >= index {
+		if f.position().index >= index {
 			return nil
 		}
 		if err := f.node.parkedBy(); err != nil {
@@ -219,8 +219,8 @@ func (f *flusher) upTo(ctx context.Context, index uint64) error {
 func (f *flusher) replace(r io.Reader) error {
 	f.copying.Lock()
 	defer f.copying.Unlock()
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.lock()
+	defer f.unlock()
 	n := f.node
 	if err := n.cfg.Storage.Restore(r); err != nil {
 		return fmt.Errorf("cluster: install copy: %w", err)
@@ -230,12 +230,12 @@ func (f *flusher) replace(r io.Reader) error {
 		return n.park(fmt.Errorf("load installed copy: %w", err))
 	}
 	f.pending, f.config = nil, nil
-	f.moveLocked(position{state.Meta().Index, state.Meta().Term, config})
+	f.at.Store(&position{state.Meta().Index, state.Meta().Term, config})
 	f.rows.Store(0)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.state, n.configuration = state, config
-	n.applied.Store(f.at.index)
+	n.applied.Store(f.position().index)
 	n.clocks.applied(state.Meta().Wall, state.Meta().Elapsed)
 	return nil
 }

@@ -174,13 +174,19 @@ func (g *guard) outside(index uint64) bool {
 	return err == nil && (index < first || index > last)
 }
 
-// checkEntry refuses what raft would panic on.
+// checkEntry refuses what raft would panic on, and a command that damage has
+// turned into something to pass over.
 func checkEntry(index uint64, log *raft.Log) (err error) {
 	switch {
 	case log.Index != index:
 		return fmt.Errorf("it is numbered %d", log.Index)
-	case log.Type > raft.LogConfiguration:
+	case log.Type > raft.LogConfiguration, log.Type == raft.LogAddPeerDeprecated, log.Type == raft.LogRemovePeerDeprecated:
 		return fmt.Errorf("its type %d is unknown", log.Type)
+	case log.Type == raft.LogNoop || log.Type == raft.LogBarrier:
+		// Raft keeps no checksum over the type, and passes over these.
+		if len(log.Data) > 0 || len(log.Extensions) > 0 {
+			return fmt.Errorf("its type %d has no content, and it has some", log.Type)
+		}
 	case log.Type == raft.LogConfiguration:
 		defer func() {
 			if r := recover(); r != nil {

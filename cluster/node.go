@@ -77,7 +77,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	at := n.state.Meta()
 	n.applied.Store(at.Index)
 	n.clocks.applied(at.Wall, at.Elapsed)
-	n.flusher.moveLocked(position{at.Index, at.Term, n.configuration}) // nobody else has it yet
+	n.flusher.at.Store(&position{at.Index, at.Term, n.configuration})
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

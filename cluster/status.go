@@ -47,7 +47,7 @@ type Status struct {
 // Status returns a picture of the node. Its fields may be an instant apart.
 func (n *Node) Status() Status {
 	s := Status{
-		ID: n.cfg.ID, Applied: n.applied.Load(), Flushed: n.flusher.flushed.Load(),
+		ID: n.cfg.ID, Applied: n.applied.Load(), Flushed: n.flusher.position().index,
 		Unflushed: int(n.flusher.rows.Load()), Parked: n.parkedBy(),
 	}
 	n.batcher.mu.Lock()
