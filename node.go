@@ -46,7 +46,7 @@ func openStorage(cfg *config) (storage, error) {
 	if err != nil {
 		return nil, storageError(err)
 	}
-	if err := settleNodeID(cfg); err != nil {
+	if err := settleNodeID(cfg, st.Configuration() != nil); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
 	return st, nil
@@ -60,6 +60,8 @@ func storageError(err error) error {
 		{boltstore.ErrCorrupt, ErrCorrupt},
 		{cluster.ErrFolderInUse, ErrInUse},
 		{cluster.ErrDamaged, ErrCorrupt},
+		{cluster.ErrNotMember, ErrCorrupt}, // the folder's files are not of one node
+		{store.ErrFormat, ErrCorrupt},
 	} {
 		if errors.Is(err, known.is) {
 			return fmt.Errorf("%w: %w", known.becomes, err)
@@ -70,8 +72,9 @@ func storageError(err error) error {
 
 func newNodeID() string { return "node-" + uuid.NewString()[:8] }
 
-// settleNodeID reads the folder's node ID, or writes it if there is none yet.
-func settleNodeID(cfg *config) error {
+// settleNodeID reads the folder's node ID, or writes it if there is none yet. A
+// folder that is in use already has one.
+func settleNodeID(cfg *config, used bool) error {
 	path := filepath.Join(cfg.dir, "node-id")
 	kept, err := os.ReadFile(path)
 	switch {
@@ -84,6 +87,9 @@ func settleNodeID(cfg *config) error {
 		return nil
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("data folder: %w", err)
+	}
+	if cfg.nodeID == "" && used {
+		return fmt.Errorf("%w: file %s is missing", ErrCorrupt, path)
 	}
 	if cfg.nodeID == "" {
 		cfg.nodeID = newNodeID()

@@ -136,10 +136,10 @@ func (s *Scheduler) open(ctx context.Context) (err error) {
 	// those callbacks need s.node: they wait for this.
 	s.node, err = cluster.Open(ctx, s.clusterConfig())
 	if err != nil {
-		return err
+		return storageError(err)
 	}
 	if err := s.node.Ready(ctx); err != nil {
-		return err
+		return storageError(err)
 	}
 	tasks := slices.Clone(s.cfg.tasks)
 	for name := range s.cfg.handlers {

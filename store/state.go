@@ -79,8 +79,8 @@ func (s *State) Load(img *Image) error {
 		return nil
 	}
 	if img.Meta.Format > FormatLevel || img.Meta.Level > FormatLevel {
-		return fmt.Errorf("%w: written at format level %d, this build reads up to %d",
-			ErrFormat, max(img.Meta.Format, img.Meta.Level), FormatLevel)
+		return fmt.Errorf("%w: %w: written at format level %d, this build reads up to %d",
+			ErrFormat, ErrNewer, max(img.Meta.Format, img.Meta.Level), FormatLevel)
 	}
 	s.meta = img.Meta
 	s.meta.Format = FormatLevel
