@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/escapement-go/scheduler"
+
 	"github.com/escapement-go/scheduler/bench/internal/conditions"
 	"github.com/escapement-go/scheduler/bench/internal/program"
 	"github.com/escapement-go/scheduler/bench/internal/spread"
@@ -89,7 +90,8 @@ func (r *record) print(title string, want int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := spread.Of(r.late)
-	fmt.Printf("\n%s\n  lateness: %v, early %d\n", title, s, s.Below(0))
+	fmt.Printf("\n%s\n  lateness: %v, early %d\n    first %s, p1 %s, p10 %s, p25 %s, p75 %s ms\n", title, s, s.Below(0),
+		spread.Ms(s.At(0)), spread.Ms(s.At(1)), spread.Ms(s.At(10)), spread.Ms(s.At(25)), spread.Ms(s.At(75)))
 	if len(s) != want {
 		return fmt.Errorf("%d starts, want %d", len(s), want)
 	}

@@ -6,17 +6,21 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/escapement-go/scheduler"
+
 	"github.com/escapement-go/scheduler/bench/internal/conditions"
 	"github.com/escapement-go/scheduler/bench/internal/meter"
 	"github.com/escapement-go/scheduler/bench/internal/program"
@@ -28,6 +32,7 @@ var (
 	full      = flag.Bool("full", false, "ten million finished runs")
 	backlog   = flag.Int64("backlog", 20_000, "live runs at a time while runs pass through, about")
 	settle    = flag.Duration("settle", 10*time.Second, "how long the process is left alone before it is read")
+	profile   = flag.String("memprofile", "", "write heap profiles of the settled parts to PREFIX.PART.pprof")
 	part      = flag.String("part", "", "fill, reopen or pass: this process is a part of another's measurement, in -in")
 	in        = flag.String("in", "", "the folder of the part")
 )
@@ -78,7 +83,7 @@ func run(ctx context.Context, p *program.Program) error {
 	do := func(part, folder string) error {
 		cmd := exec.CommandContext(ctx, self, "-part="+part, "-in="+filepath.Join(p.Dir, folder),
 			fmt.Sprint("-scheduled=", *scheduled), fmt.Sprint("-finished=", *finished),
-			fmt.Sprint("-backlog=", *backlog), fmt.Sprint("-settle=", *settle))
+			fmt.Sprint("-backlog=", *backlog), fmt.Sprint("-settle=", *settle), fmt.Sprint("-memprofile=", *profile))
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("%s: %w", part, err)
@@ -192,10 +197,28 @@ func settled(ctx context.Context, s *scheduler.Scheduler, err error) error {
 	if err == nil {
 		err = program.Pause(ctx, *settle)
 	}
-	if err == nil {
-		printMemory(fmt.Sprintf("%v later", *settle))
+	if err != nil {
+		return err
 	}
-	return err
+	printMemory(fmt.Sprintf("%v later", *settle))
+	runtime.GC() // one comes by itself within two minutes
+	if err := program.Pause(ctx, *settle); err != nil {
+		return err
+	}
+	printMemory("collected")
+	return heapProfile()
+}
+
+func heapProfile() (err error) {
+	if *profile == "" {
+		return nil
+	}
+	f, err := os.Create(*profile + "." + *part + ".pprof")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return pprof.WriteHeapProfile(f)
 }
 
 // pass lets runs through in ten parts and tells after each what has become of memory, disk and flushes.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/escapement-go/scheduler"
+
 	"github.com/escapement-go/scheduler/bench/internal/conditions"
 	"github.com/escapement-go/scheduler/bench/internal/meter"
 	"github.com/escapement-go/scheduler/bench/internal/program"
@@ -310,8 +311,7 @@ func single(ctx context.Context, s *scheduler.Scheduler, a *allowance) (*calls, 
 		for a.take(1) == 1 {
 			began := time.Now()
 			f, err := noop.Enqueue(ctx, s, input)
-			var busy *scheduler.OverloadedError
-			if errors.As(err, &busy) {
+			if busy, is := errors.AsType[*scheduler.OverloadedError](err); is {
 				c.refused.Add(1)
 				if err := program.Pause(ctx, busy.RetryAfter); err != nil {
 					return err

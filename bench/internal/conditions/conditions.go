@@ -93,8 +93,8 @@ func filesystem(dir string) string {
 	if err != nil {
 		return unknown
 	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
+	if target, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = target
 	}
 	best, kind := "", unknown
 	for line := range strings.Lines(read("/proc/self/mountinfo")) {

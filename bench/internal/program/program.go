@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/escapement-go/scheduler"
+
 	"github.com/escapement-go/scheduler/bench/internal/conditions"
 )
 
@@ -101,8 +102,8 @@ func NodeIn(ctx context.Context, dir string, do func(s *scheduler.Scheduler) err
 func EnqueueMany(ctx context.Context, s *scheduler.Scheduler, calls []scheduler.Call) (ids []scheduler.RunID, refused int, err error) {
 	for {
 		ids, err = s.EnqueueMany(ctx, calls)
-		var busy *scheduler.OverloadedError
-		if !errors.As(err, &busy) {
+		busy, is := errors.AsType[*scheduler.OverloadedError](err)
+		if !is {
 			return ids, refused, err
 		}
 		refused++
