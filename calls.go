@@ -6,18 +6,33 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/escapement-go/scheduler/cluster"
 	"github.com/escapement-go/scheduler/store"
 )
 
 // mintRunID makes a run's ID at the client, so that a call of unknown outcome
-// can be asked about.
+// can be asked about. Those of one node ascend, within a millisecond too: the
+// newest run has the highest ID, and the rows of a bulk call are in order. Only
+// a clock that is set back by more than a second makes lower ones.
 func (s *Scheduler) mintRunID() RunID {
-	var entropy [10]byte
-	binary.NativeEndian.PutUint64(entropy[:], rand.Uint64())
-	binary.NativeEndian.PutUint16(entropy[8:], uint16(rand.Uint32()))
-	return store.NewRunID(s.cfg.clock.Now(), entropy)
+	const perMilli = 1 << 12
+	now := uint64(max(s.cfg.clock.Now().UnixMilli(), 0)) * perMilli
+	for {
+		last := s.minted.Load()
+		next := now
+		if last >= now && last-now < 1000*perMilli {
+			next = last + 1
+		}
+		if !s.minted.CompareAndSwap(last, next) {
+			continue
+		}
+		var entropy [10]byte
+		binary.BigEndian.PutUint16(entropy[:], uint16(next%perMilli))
+		binary.NativeEndian.PutUint64(entropy[2:], rand.Uint64())
+		return store.NewRunID(time.UnixMilli(int64(next/perMilli)), entropy)
+	}
 }
 
 // Enqueue asks for one run of a call and returns once it is durable.

@@ -183,6 +183,37 @@ func TestEnqueueMany(t *testing.T) {
 			}
 		})
 	})
+	t.Run("IDs ascend, within a millisecond too", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			c := at(epoch)
+			s := start(t, scheduler.WithTasks("echo"), scheduler.WithClock(c))
+			var last scheduler.RunID
+			mint := func(what string) {
+				t.Helper()
+				for range 10 { // without a moment between them
+					futures, err := echo.EnqueueMany(t.Context(), s, make([]string, 1000))
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, f := range futures {
+						if f.ID().Compare(last) <= 0 {
+							t.Fatalf("%s: %v comes after %v", what, f.ID(), last)
+						}
+						last = f.ID()
+					}
+				}
+			}
+			mint("at one instant")
+			c.Step(-500 * time.Millisecond)
+			mint("the clock a little back")
+			c.Step(-time.Hour)
+			last = scheduler.RunID{}
+			mint("the clock an hour back")
+			if at := last.Time(); at.After(epoch.Add(-50 * time.Minute)) {
+				t.Errorf("IDs stay at %v", at)
+			}
+		})
+	})
 	t.Run("none of them is there when one is refused", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			other := scheduler.NewTask[string, string]("unknown")

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/escapement-go/scheduler/cluster"
@@ -25,6 +26,7 @@ type Scheduler struct {
 	tel     *telemetry.Telemetry
 	waiters waiters
 	ready   chan struct{}
+	minted  atomic.Uint64 // the newest run ID, see mintRunID
 
 	// Set by Start before phase becomes running, then left alone.
 	storage  storage
@@ -132,10 +134,10 @@ func (s *Scheduler) open(ctx context.Context) (err error) {
 		Retention: s.cfg.retention,
 		LostAfter: lostAfter,
 	})
-	// The node's goroutines call back as soon as Open has started them, and
-	// those callbacks need s.node: they wait for this.
-	s.node, err = cluster.Open(ctx, s.clusterConfig())
-	if err != nil {
+	// Open sets s.node through the Opened of its configuration, before the node's
+	// goroutines run and read it.
+	if _, err = cluster.Open(ctx, s.clusterConfig()); err != nil {
+		s.node = nil
 		return storageError(err)
 	}
 	if err := s.node.Ready(ctx); err != nil {
