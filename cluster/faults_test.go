@@ -153,6 +153,7 @@ func TestNode_deadline_before_the_entry_is_formed_changes_nothing(t *testing.T) 
 // ever having the entry (raft issue 614).
 func TestNode_failed_write_latches_the_log_until_it_is_reopened(t *testing.T) {
 	kinds(t, func(t *testing.T, cfg cluster.Config) {
+		t.Helper()
 		log := faulty(&cfg)
 		n := open(t, cfg)
 		session(t, n)
@@ -194,6 +195,7 @@ func TestNode_failed_write_latches_the_log_until_it_is_reopened(t *testing.T) {
 // An fsync that fails may have written: the entry is there after the reopening.
 func TestNode_Call_finds_its_answer_after_a_lost_one(t *testing.T) {
 	kinds(t, func(t *testing.T, cfg cluster.Config) {
+		t.Helper()
 		log := faulty(&cfg)
 		n := open(t, cfg)
 		session(t, n)
@@ -218,6 +220,7 @@ func TestNode_Call_finds_its_answer_after_a_lost_one(t *testing.T) {
 
 func TestNode_Call_repeats_what_was_not_written(t *testing.T) {
 	kinds(t, func(t *testing.T, cfg cluster.Config) {
+		t.Helper()
 		log := faulty(&cfg)
 		n := open(t, cfg)
 		session(t, n)
@@ -255,6 +258,7 @@ func TestNode_Call_is_unknown_when_its_time_ends_before_its_outcome(t *testing.T
 // Raft panics when its term cannot be saved, on a goroutine of its own.
 func TestNode_term_that_cannot_be_saved_does_not_end_the_process(t *testing.T) {
 	kinds(t, func(t *testing.T, cfg cluster.Config) {
+		t.Helper()
 		log := faulty(&cfg)
 		saves := 0
 		failing := func(key string, set func() error) error {

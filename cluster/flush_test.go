@@ -126,6 +126,7 @@ func bubble(t *testing.T, cfg cluster.Config, test func(t *testing.T, n *cluster
 func TestNode_writes_behind_at_its_pace(t *testing.T) {
 	s := newFaultyStorage()
 	bubble(t, cluster.Config{Storage: s}, func(t *testing.T, n *cluster.Node) {
+		t.Helper()
 		if err := n.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -168,6 +169,7 @@ func TestNode_writes_behind_at_its_pace(t *testing.T) {
 func TestNode_idle_node_writes_nothing(t *testing.T) {
 	s := newFaultyStorage()
 	bubble(t, cluster.Config{Storage: s}, func(t *testing.T, n *cluster.Node) {
+		t.Helper()
 		time.Sleep(3 * time.Second)
 		var flushes atomic.Int64
 		s.onCommit(func(_ *store.Flush, commit func() error) error {
@@ -184,6 +186,7 @@ func TestNode_idle_node_writes_nothing(t *testing.T) {
 func TestNode_tries_a_failing_flush_less_and_less_often(t *testing.T) {
 	s := newFaultyStorage()
 	bubble(t, cluster.Config{Storage: s}, func(t *testing.T, n *cluster.Node) {
+		t.Helper()
 		var tries atomic.Int64
 		s.onCommit(func(_ *store.Flush, commit func() error) error {
 			tries.Add(1)

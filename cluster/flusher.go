@@ -170,7 +170,7 @@ func (f *flusher) commitLocked() error {
 		return f.fault.Load()
 	}
 	if f.fault.Swap(nil) != nil {
-		f.node.log.Info("storage works again", "failures", f.failures)
+		f.node.log.Info("storage works again", keyFailures, f.failures)
 	}
 	f.failures = 0
 	f.earliest = time.Now().Add(max(flushPause, flushDuty*f.took))
@@ -188,7 +188,7 @@ func (f *flusher) failedLocked(err error) {
 	wait := min(flushPause<<min(f.failures, 10), flushBackoff)
 	f.earliest = time.Now().Add(wait)
 	if f.fault.Swap(&StorageError{fmt.Errorf("flush: %w", err)}) == nil {
-		f.node.log.Error("storage fails, calls are refused until it works again", "error", err)
+		f.node.log.Error("storage fails, calls are refused until it works again", keyError, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -143,9 +144,9 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) { return reference{f.node}, n
 
 // Restore implements [raft.FSM]: it replaces the state by what a leader sent.
 func (f *fsm) Restore(r io.ReadCloser) error {
-	defer r.Close()
-	if err := f.node.parkedBy(); err != nil {
-		return err
+	err := f.node.parkedBy()
+	if err == nil {
+		err = f.node.flusher.replace(r)
 	}
-	return f.node.flusher.replace(r)
+	return errors.Join(err, r.Close())
 }

@@ -21,10 +21,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // hang is how long a test waits for what must happen before it calls it a hang.
 const hang = 30 * time.Second
 
-func deadline(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), hang)
-	t.Cleanup(cancel)
+func deadline(tb testing.TB) context.Context {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), hang)
+	tb.Cleanup(cancel)
 	return ctx
 }
 
@@ -36,62 +36,62 @@ func logger() *slog.Logger {
 }
 
 // open starts a node and waits until it leads; it is shut down with the test.
-func open(t testing.TB, cfg cluster.Config) *cluster.Node {
-	t.Helper()
-	n := start(t, cfg)
-	if err := n.Ready(deadline(t)); err != nil {
-		t.Fatalf("node does not get ready: %v", err)
+func open(tb testing.TB, cfg cluster.Config) *cluster.Node {
+	tb.Helper()
+	n := start(tb, cfg)
+	if err := n.Ready(deadline(tb)); err != nil {
+		tb.Fatalf("node does not get ready: %v", err)
 	}
 	return n
 }
 
 // start starts a node; it is shut down with the test.
-func start(t testing.TB, cfg cluster.Config) *cluster.Node {
-	t.Helper()
+func start(tb testing.TB, cfg cluster.Config) *cluster.Node {
+	tb.Helper()
 	if cfg.ID == "" {
 		cfg.ID = "one"
 	}
 	if cfg.Storage == nil {
-		cfg.Storage = storage(t, cfg.Dir)
+		cfg.Storage = storage(tb, cfg.Dir)
 	}
 	cfg.Logger = logger()
-	n, err := cluster.Open(deadline(t), cfg)
+	n, err := cluster.Open(deadline(tb), cfg)
 	if err != nil {
-		t.Fatalf("open: %v", err)
+		tb.Fatalf("open: %v", err)
 	}
-	t.Cleanup(func() { shutdown(t, n) })
+	tb.Cleanup(func() { shutdown(tb, n) })
 	return n
 }
 
 // shutdown may be called more than once.
-func shutdown(t testing.TB, n *cluster.Node) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
+func shutdown(tb testing.TB, n *cluster.Node) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), hang)
 	defer cancel()
 	if err := n.Shutdown(ctx); err != nil {
-		t.Errorf("shutdown: %v", err)
+		tb.Errorf("shutdown: %v", err)
 	}
 }
 
 // storage opens the storage of a folder, or one in memory.
-func storage(t testing.TB, dir string) cluster.Storage {
-	t.Helper()
+func storage(tb testing.TB, dir string) cluster.Storage {
+	tb.Helper()
 	if dir == "" {
 		return memstore.New(memstore.Options{})
 	}
 	s, err := boltstore.Open(dir, boltstore.Options{})
 	if err != nil {
-		t.Fatalf("open storage: %v", err)
+		tb.Fatalf("open storage: %v", err)
 	}
 	return s
 }
 
 // session opens a session that knows the task of enqueue.
-func session(t testing.TB, n *cluster.Node) uint64 {
-	t.Helper()
-	id, err := n.OpenSession(deadline(t), store.OpenSession{Node: "worker", Tasks: []string{"test"}})
+func session(tb testing.TB, n *cluster.Node) uint64 {
+	tb.Helper()
+	id, err := n.OpenSession(deadline(tb), store.OpenSession{Node: "worker", Tasks: []string{"test"}})
 	if err != nil {
-		t.Fatalf("open session: %v", err)
+		tb.Fatalf("open session: %v", err)
 	}
 	return id
 }

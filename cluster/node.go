@@ -10,6 +10,15 @@ import (
 	"github.com/escapement-go/scheduler/store"
 )
 
+// The keys of log lines.
+const (
+	keyError    = "error"
+	keyFailures = "failures"
+	keyIndex    = "index"
+	keyNodeID   = "node_id"
+	keyTerm     = "term"
+)
+
 // Node is a member of the cluster: the one place where commands become entries
 // of the log, and entries become state. Its methods are safe for concurrent use.
 //
@@ -63,7 +72,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{
-		cfg: cfg, log: cfg.Logger.With(slog.String("node_id", cfg.ID)),
+		cfg: cfg, log: cfg.Logger.With(slog.String(keyNodeID, cfg.ID)),
 		clocks: clocks{wall: cfg.Clock},
 		parked: make(chan struct{}), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
@@ -173,7 +182,7 @@ func (n *Node) park(cause error) error {
 	if n.reason == nil {
 		n.reason = parked(cause)
 		close(n.parked)
-		n.log.Error("node is parked", "error", cause)
+		n.log.Error("node is parked", keyError, cause)
 	}
 	return n.reason
 }

@@ -18,6 +18,7 @@ func kinds(t *testing.T, test func(t *testing.T, cfg cluster.Config)) {
 
 func TestNode_Propose_answers_each_caller_with_its_own_result(t *testing.T) {
 	kinds(t, func(t *testing.T, cfg cluster.Config) {
+		t.Helper()
 		n := open(t, cfg)
 		session(t, n)
 		const callers, calls = 64, 32

@@ -54,7 +54,7 @@ func attrs(args []any) []slog.Attr {
 		if f, ok := value.(hclog.Format); ok && len(f) > 0 {
 			value = fmt.Sprintf(fmt.Sprint(f[0]), f[1:]...)
 		}
-		out = append(out, slog.Any(strings.ReplaceAll(fmt.Sprint(args[i]), "-", "_"), value))
+		out = append(out, slog.Any(strings.ReplaceAll(fmt.Sprint(args[i]), "-", "_"), value)) //nolint:sloglint // the keys are raft's
 	}
 	return out
 }
@@ -99,8 +99,8 @@ func (l *raftLogger) GetLevel() hclog.Level {
 	return hclog.Off
 }
 
-func (l *raftLogger) StandardLogger(o *hclog.StandardLoggerOptions) *log.Logger {
-	return log.New(l.StandardWriter(o), "", 0)
+func (l *raftLogger) StandardLogger(o *hclog.StandardLoggerOptions) *log.Logger { //nolint:forbidigo // hclog's interface; it writes to slog
+	return log.New(l.StandardWriter(o), "", 0) //nolint:forbidigo // as above
 }
 
 func (l *raftLogger) StandardWriter(*hclog.StandardLoggerOptions) io.Writer {

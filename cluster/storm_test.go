@@ -24,6 +24,7 @@ func TestNode_storm_of_faults_loses_and_doubles_nothing(t *testing.T) {
 }
 
 func storm(t *testing.T, seed uint64) {
+	t.Helper()
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(seed, 1))
 	chance := func(n int) bool {
@@ -92,6 +93,7 @@ func storm(t *testing.T, seed uint64) {
 
 // call repeats a call that was refused.
 func call(t *testing.T, n *cluster.Node, cmd store.Command) {
+	t.Helper()
 	for {
 		res, err := n.Call(t.Context(), cmd)
 		switch {

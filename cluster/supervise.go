@@ -22,11 +22,11 @@ func (n *Node) supervise(inst *instance) {
 		n.standDown(n.why(inst))
 		fault := inst.guard.failed()
 		if err := n.closeInstance(inst); err != nil {
-			n.log.Error("log does not close", "error", err)
+			n.log.Error("log does not close", keyError, err)
 		}
 		inst = nil
 		if fault != nil && !n.ending() {
-			n.log.Error("log fails, it is opened anew once it can be written", "error", fault)
+			n.log.Error("log fails, it is opened anew once it can be written", keyError, fault)
 			inst = n.reopen()
 		}
 	}
@@ -89,7 +89,7 @@ func (n *Node) takeLead(inst *instance) {
 	term := inst.raft.CurrentTerm()
 	if err := inst.raft.Barrier(0).Error(); err != nil {
 		if !errors.Is(err, raft.ErrLeadershipLost) && !errors.Is(err, raft.ErrNotLeader) {
-			n.log.Warn("barrier failed", "term", term, "error", err)
+			n.log.Warn("barrier failed", keyTerm, term, keyError, err)
 		}
 		return // another word comes by LeaderCh
 	}
@@ -100,7 +100,7 @@ func (n *Node) takeLead(inst *instance) {
 		return
 	}
 	n.batcher.lead(inst.raft)
-	n.log.Info("leading", slog.Uint64("term", term), slog.Uint64("index", n.applied.Load()))
+	n.log.Info("leading", slog.Uint64(keyTerm, term), slog.Uint64(keyIndex, n.applied.Load()))
 	n.changes.fire()
 }
 
@@ -152,6 +152,6 @@ func (n *Node) reopen() *instance {
 			n.standDown(n.park(err))
 			return nil
 		}
-		n.log.Debug("log still fails", "error", err)
+		n.log.Debug("log still fails", keyError, err)
 	}
 }

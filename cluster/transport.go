@@ -108,8 +108,11 @@ func (l *loopback) Consumer() <-chan raft.RPC          { return l.rpcs }
 func (l *loopback) LocalAddr() raft.ServerAddress      { return l.addr }
 func (l *loopback) SetHeartbeatHandler(func(raft.RPC)) {}
 
+// EncodePeer implements [raft.Transport].
 func (l *loopback) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { return []byte(addr) }
-func (l *loopback) DecodePeer(b []byte) raft.ServerAddress                     { return raft.ServerAddress(b) }
+
+// DecodePeer implements [raft.Transport].
+func (l *loopback) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
 
 func (l *loopback) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
 	return nil, errNoPeers
