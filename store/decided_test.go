@@ -33,7 +33,7 @@ func put(every, next int64) store.Command {
 func (m *machine) fire(at, next int64) store.Result {
 	sc := m.s.Schedule("s")
 	return m.do(store.Command{Kind: store.KindTick, Tick: &store.TickCommand{
-		Schedule: "s", Version: sc.Version, Armed: sc.Next, Nominal: at, Run: id(uint64(m.index)), Next: next,
+		Schedule: "s", Version: sc.Version, Armed: sc.Next, Nominal: at, Run: id(m.index), Next: next,
 	}})
 }
 

@@ -66,12 +66,6 @@ func lease(ids ...store.RunID) store.Command {
 	return store.Command{Kind: store.KindLease, Lease: &store.Lease{Session: 1, Runs: ids}}
 }
 
-func report(run store.RunID, fence uint64, outcome store.Outcome) store.Command {
-	return store.Command{Kind: store.KindComplete, Complete: &store.Complete{
-		Session: 1, Reports: []store.Report{{Run: run, Fence: fence, Outcome: outcome}},
-	}}
-}
-
 func TestState_Enqueue_that_fails_changes_nothing(t *testing.T) {
 	held := store.NewRun{ID: id(1), Unique: "held"}
 	expired := store.NewRun{ID: id(2), Unique: "expired"}

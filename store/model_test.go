@@ -36,6 +36,7 @@ type life struct {
 }
 
 func newNaive(t *testing.T) *naive {
+	t.Helper()
 	return &naive{
 		t: t, ticks: make(map[uint64][]store.Span), runs: make(map[store.RunID]*life),
 		limit: make(map[string]uint32), held: make(map[string]int), told: make(map[[2]uint64]store.Result),

@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tinylib/msgp/msgp"
 )
@@ -48,7 +49,7 @@ func (a *arena) end(row []byte) []byte {
 	if cap(a.buf) == cap(row) { // not moved: it is the front of buf
 		a.buf = row[len(row):len(row):cap(row)]
 	}
-	return row[:len(row):len(row)]
+	return slices.Clip(row)
 }
 
 // codec is a record that can be encoded.

@@ -109,10 +109,10 @@ func BenchmarkStore_Image(b *testing.B) {
 			}
 			dir := b.TempDir()
 			fillLive(b, dir, runs)
-			var opened time.Duration
+			var opened, cpu time.Duration
 			var heap uint64
 			for b.Loop() {
-				began := time.Now()
+				began, before := time.Now(), cpuTime()
 				s := openBench(b, dir)
 				opened += time.Since(began)
 				img, err := s.Image()
@@ -123,6 +123,7 @@ func BenchmarkStore_Image(b *testing.B) {
 				if err := state.Load(img); err != nil {
 					b.Fatal(err)
 				}
+				cpu += cpuTime() - before
 				b.StopTimer()
 				var m runtime.MemStats
 				runtime.GC()
@@ -135,7 +136,42 @@ func BenchmarkStore_Image(b *testing.B) {
 				b.StartTimer()
 			}
 			b.ReportMetric(float64(opened.Milliseconds())/float64(b.N), "open-ms")
+			b.ReportMetric(float64(cpu.Nanoseconds())/float64(b.N)/float64(runs), "cpu-ns/run")
 			b.ReportMetric(float64(heap)/float64(runs), "heap-B/run")
+		})
+	}
+}
+
+// BenchmarkOpen opens a state with a long history: it reads the whole file.
+func BenchmarkOpen(b *testing.B) {
+	for _, rows := range []uint64{10_000, 1_000_000} {
+		b.Run(fmt.Sprint("history=", rows), func(b *testing.B) {
+			if testing.Short() && rows > 10_000 {
+				b.Skip("it takes a while")
+			}
+			dir := b.TempDir()
+			s := openBench(b, dir)
+			spec := sharedSpec(b)
+			for n := uint64(0); n < rows; {
+				f := emptyFlush(n + 1)
+				for range 10_000 {
+					n++
+					r := benchRun(n, spec, make([]byte, 100), true)
+					f.Runs[r.ID] = r
+					f.Final[r.ID] = store.FinalRow{Segment: store.SegmentKey{Time: uint32(r.ID.Time().UnixMilli() / 3_600_000)}}
+				}
+				mustCommit(b, s, f)
+			}
+			size := s.Stats().Bytes
+			_ = s.Close()
+			var cpu time.Duration
+			for b.Loop() {
+				before := cpuTime()
+				_ = openBench(b, dir).Close()
+				cpu += cpuTime() - before
+			}
+			b.ReportMetric(float64(size)/(1<<20), "MiB")
+			b.ReportMetric(float64(cpu.Milliseconds())/float64(b.N), "cpu-ms/op")
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/escapement-go/scheduler/store"
 )
@@ -179,7 +180,7 @@ func (w *writer) drop(f *store.Flush) error {
 func (w *writer) dropBucket(path string) error {
 	parent, child := split(path)
 	err := w.tx.Bucket([]byte(parent)).DeleteBucket([]byte(child))
-	if err != nil && !errors.Is(err, bbolt.ErrBucketNotFound) {
+	if err != nil && !errors.Is(err, berrors.ErrBucketNotFound) {
 		return err
 	}
 	w.tables[path] = nil

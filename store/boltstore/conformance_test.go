@@ -20,5 +20,8 @@ func (f folder) Open(tb testing.TB, b storetest.Bounds) storetest.Backend {
 }
 
 func TestStore_Conformance(t *testing.T) {
-	storetest.Test(t, func(tb testing.TB) storetest.Place { return folder(tb.TempDir()) })
+	storetest.Test(t, func(tb testing.TB) storetest.Place {
+		tb.Helper()
+		return folder(tb.TempDir())
+	})
 }

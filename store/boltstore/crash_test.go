@@ -104,10 +104,7 @@ func put(image []byte, n int, page []byte) []byte {
 // readImage opens a file with the given bytes and reads all of it.
 func readImage(t *testing.T, image []byte, size int64) content {
 	t.Helper()
-	dir, err := os.MkdirTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := t.TempDir()
 	defer os.RemoveAll(dir)
 	writeFile(t, stateFile(dir), image, size)
 	s := mustOpen(t, dir)

@@ -129,8 +129,7 @@ func TestOpen_refuses_other_files(t *testing.T) {
 		if !errors.Is(err, boltstore.ErrCorrupt) {
 			t.Errorf("%s: %v, want ErrCorrupt", name, err)
 		}
-		var corrupt *boltstore.CorruptError
-		if !errors.As(err, &corrupt) {
+		if _, ok := errors.AsType[*boltstore.CorruptError](err); !ok {
 			t.Errorf("%s: %T, want a *CorruptError in it", name, err)
 		}
 		if got := mustRead(t, stateFile(dir)); !bytes.Equal(got, content) {

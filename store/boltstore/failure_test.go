@@ -48,8 +48,7 @@ func TestOpen_makes_the_folder_or_says_why_not(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	writeFile(t, file, nil, 0)
 	_, err := boltstore.Open(filepath.Join(file, "dir"), boltstore.Options{})
-	var path *os.PathError
-	if !errors.As(err, &path) {
+	if _, ok := errors.AsType[*os.PathError](err); !ok {
 		t.Errorf("Open below a file: %v, want an *os.PathError", err)
 	}
 }

@@ -99,14 +99,14 @@ func (g *Generator) forget(s *store.State) {
 func (g *Generator) Observe(index uint64, events []store.Event) {
 	g.index = index
 	for i := range events {
-		switch e := &events[i]; e.Kind {
-		case store.EventFinished:
+		e := &events[i]
+		if e.Kind == store.EventFinished {
 			g.rows[e.Run.ID] = finalRow{e.Run, index}
-		case store.EventScheduleSet:
-			if !slices.Contains(g.schedules, e.Schedule.ID) {
-				g.schedules = append(g.schedules, e.Schedule.ID)
-			}
-		case store.EventSessionOpened:
+		}
+		if e.Kind == store.EventScheduleSet && !slices.Contains(g.schedules, e.Schedule.ID) {
+			g.schedules = append(g.schedules, e.Schedule.ID)
+		}
+		if e.Kind == store.EventSessionOpened {
 			g.sessions = append(g.sessions, &client{id: e.Session})
 		}
 	}
