@@ -176,6 +176,7 @@ func TestFieldBug13_CancelAgainstTheHandler(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Hour)
+				synctest.Wait()
 				r := get(t, s, f.ID())
 				if r.State != scheduler.Canceled || starts != 1 || r.Result != nil || r.Error != "canceled" {
 					t.Errorf("%d starts, run %+v", starts, r)
@@ -284,11 +285,12 @@ func TestFieldBug14_UniqueKeyWithoutHolder(t *testing.T) {
 // However many attempts there were, the next is not before the smallest delay and
 // not after the cap.
 func TestFieldBug15_BackoffThatOverflows(t *testing.T) {
+	const count = 1000
 	for _, b := range []scheduler.Backoff{
-		{Initial: time.Second, Max: time.Minute, Factor: 2, Jitter: scheduler.NoJitter},
-		{Initial: time.Second, Max: time.Minute, Factor: 16, Jitter: scheduler.NoJitter},
-		{Initial: time.Second, Max: time.Minute, Factor: 2, Jitter: 0.25},
-		{Initial: time.Second, Max: time.Minute, Factor: math.MaxFloat64, Jitter: 1},
+		{Initial: time.Second, Max: 10 * time.Second, Factor: 2, Jitter: scheduler.NoJitter},
+		{Initial: time.Second, Max: 10 * time.Second, Factor: 16, Jitter: scheduler.NoJitter},
+		{Initial: time.Second, Max: 10 * time.Second, Factor: 2, Jitter: 0.25},
+		{Initial: time.Second, Max: 10 * time.Second, Factor: math.MaxFloat64, Jitter: 1},
 	} {
 		b.Attempts = scheduler.Unlimited
 		t.Run(fmt.Sprintf("factor %v, jitter %v", b.Factor, b.Jitter), func(t *testing.T) {
@@ -296,7 +298,7 @@ func TestFieldBug15_BackoffThatOverflows(t *testing.T) {
 				var starts []time.Duration
 				s := start(t, scheduler.WithHandler(echo, func(context.Context, string) (string, error) {
 					starts = append(starts, time.Since(epoch))
-					if len(starts) == 1000 {
+					if len(starts) == count {
 						return "", nil
 					}
 					return "", errors.New("no")
@@ -320,7 +322,7 @@ func TestFieldBug15_BackoffThatOverflows(t *testing.T) {
 			f := enqueue(t, s, echo, "", scheduler.Retry(scheduler.Backoff{
 				Initial: time.Second, Max: math.MaxInt64, Jitter: scheduler.NoJitter, Attempts: scheduler.Unlimited,
 			}))
-			for i := range 1000 {
+			for i := range count {
 				synctest.Wait()
 				r := get(t, s, f.ID())
 				if r.State != scheduler.Scheduled || int(r.Failures) != i+1 || r.Due.Before(time.Now().Add(time.Second)) {
@@ -498,6 +500,7 @@ func TestFieldBug19_UnknownZone(t *testing.T) {
 				return "", nil
 			}))
 		time.Sleep(2*time.Hour + time.Minute)
+		synctest.Wait()
 		if len(done) != 99 || done["good 0"] != 2 || done["odd"] != 0 {
 			t.Errorf("%d schedules ran, good 0 %d times, odd %d times", len(done), done["good 0"], done["odd"])
 		}
@@ -512,6 +515,7 @@ func TestFieldBug19_UnknownZone(t *testing.T) {
 		}
 		mustSchedule(t, s, "odd", scheduler.Cron("0 * * * *")) // mended
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if done["odd"] != 1 {
 			t.Errorf("after it was mended: %d runs", done["odd"])
 		}
@@ -595,6 +599,7 @@ func TestFieldBug21_SpecialNames(t *testing.T) {
 		shutdown(t, s)
 		s = start(t, opts...)
 		time.Sleep(2 * time.Hour)
+		synctest.Wait()
 		for _, name := range names {
 			if done[name+"|call"] != 1 || done[name+"|tick"] != 1 {
 				t.Errorf("%q: %d calls and %d ticks", name, done[name+"|call"], done[name+"|tick"])

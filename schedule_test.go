@@ -74,33 +74,46 @@ func TestSchedule_Triggers(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		trigger scheduler.Trigger
+		from    time.Duration // since epoch, which is midnight of a Saturday in UTC
 		forHow  time.Duration
-		want    string // starts since epoch, which is midnight of a Saturday in UTC
+		want    string // starts since epoch
 	}{
-		{"five fields", scheduler.Cron("*/20 1 * * SAT"), 3 * time.Hour, "1h0m0s 1h20m0s 1h40m0s"},
-		{"six fields", scheduler.Cron("*/20 * * * * *"), time.Minute, "20s 40s 1m0s"},
-		{"macro", scheduler.Cron("@hourly"), 3 * time.Hour, "1h0m0s 2h0m0s 3h0m0s"},
-		{"weekly macro", scheduler.Cron("@weekly"), 25 * time.Hour, "24h0m0s"},
-		{"zone", scheduler.Cron("0 9 * * *", scheduler.Zone("Asia/Shanghai")), 26 * time.Hour, "1h0m0s 25h0m0s"},
-		{"zone prefix", scheduler.Cron("TZ=Asia/Shanghai 0 9 * * *"), 2 * time.Hour, "1h0m0s"},
-		{"@every", scheduler.Cron("@every 90m"), 5 * time.Hour, "1h30m0s 3h0m0s 4h30m0s"},
-		{"Every", scheduler.Every(1500 * time.Millisecond), 5 * time.Second, "1.5s 3s 4.5s"},
-		{"Times", scheduler.Times(epoch.Add(time.Hour), epoch.Add(-time.Hour), epoch.Add(time.Minute), epoch.Add(time.Hour)), 3 * time.Hour, "1m0s 1h0m0s"},
-		{"Between", scheduler.Cron("@hourly", scheduler.Between(epoch.Add(2*time.Hour), epoch.Add(4*time.Hour))), 6 * time.Hour, "2h0m0s 3h0m0s"},
+		{"five fields", scheduler.Cron("*/20 1 * * SAT"), 59 * time.Minute, 62 * time.Minute, "1h0m0s 1h20m0s 1h40m0s"},
+		{"five fields on another weekday", scheduler.Cron("*/20 1 * * SUN"), 59 * time.Minute, 62 * time.Minute, ""},
+		{"six fields", scheduler.Cron("*/20 * * * * *"), 0, time.Minute, "20s 40s 1m0s"},
+		{"hourly macro", scheduler.Cron("@hourly"), 59 * time.Minute, 62 * time.Minute, "1h0m0s 2h0m0s"},
+		{"weekly macro", scheduler.Cron("@weekly"), 24*time.Hour - time.Minute, 2 * time.Minute, "24h0m0s"},
+		{"zone", scheduler.Cron("0 9 * * *", scheduler.Zone("Asia/Shanghai")), 59 * time.Minute, 2 * time.Minute, "1h0m0s"},
+		{"zone prefix", scheduler.Cron("TZ=Asia/Shanghai 0 9 * * *"), 59 * time.Minute, 2 * time.Minute, "1h0m0s"},
+		{"@every", scheduler.Cron("@every 90s"), 0, 5 * time.Minute, "1m30s 3m0s 4m30s"},
+		{"Every", scheduler.Every(1500 * time.Millisecond), 0, 5 * time.Second, "1.5s 3s 4.5s"},
+		{
+			"Times", scheduler.Times(epoch.Add(3*time.Minute), epoch.Add(-time.Hour), epoch.Add(time.Minute), epoch.Add(3*time.Minute)),
+			0, 10 * time.Minute, "1m0s 3m0s",
+		},
+		{"Between", scheduler.Cron("* * * * *", scheduler.Between(epoch.Add(2*time.Minute), epoch.Add(4*time.Minute))), 0, 10 * time.Minute, "2m0s 3m0s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
+				clk := at(epoch.Add(c.from))
 				var notes journal
-				s := start(t, beat(&notes))
+				s := start(t, scheduler.WithClock(clk), scheduler.WithHandler(echo, func(ctx context.Context, _ string) (string, error) {
+					now, tick := clk.Now().Sub(epoch), scheduler.Current(ctx).ScheduledAt().Sub(epoch)
+					if now != tick {
+						notes.add("at %v:", now)
+					}
+					notes.add("%v", tick)
+					return "", nil
+				}))
 				mustSchedule(t, s, "s", c.trigger)
 				time.Sleep(c.forHow)
 				synctest.Wait()
-				wantLines(t, "starts", notes.take(), strings.Fields(c.want)...)
 				var want []string
 				for _, at := range strings.Fields(c.want) {
 					want = append(want, at+" ran")
 				}
 				wantLines(t, "ledger", ledger(t, s, "s", -24*time.Hour, 1000*time.Hour), want...)
+				wantLines(t, "starts", notes.take(), strings.Fields(c.want)...)
 			})
 		})
 	}
