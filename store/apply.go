@@ -122,19 +122,30 @@ func (s *State) replace(r, n *Run) {
 	if r != nil {
 		s.count(r, -1)
 	} else {
-		n.window = s.window
-		if last, known := s.dirty.Runs[n.ID]; known {
+		n.window, n.listed = s.window, 0
+		if last := s.finals[n.ID]; last != nil {
 			// It has ended in this window. If that was to take away a live row, the
 			// row still has to go when it ends again.
-			if last == nil || s.dirty.Final[n.ID].WasLive {
+			n.listed, n.slot = last.listed, last.slot
+			if s.dirty.Runs[n.slot].Gone {
 				n.window--
 			}
-			delete(s.dirty.Final, n.ID)
+			delete(s.finals, n.ID)
 		}
 	}
 	s.count(n, +1)
 	s.runs[n.ID] = n
-	s.dirty.Runs[n.ID] = n
+	*s.changed(n) = ChangedRun{ID: n.ID, Run: n}
+}
+
+// changed returns the entry of n, which is about to be published, in the list of
+// changed runs.
+func (s *State) changed(n *Run) *ChangedRun {
+	if n.listed != s.window {
+		n.listed, n.slot = s.window, uint32(len(s.dirty.Runs))
+		s.dirty.Runs = append(s.dirty.Runs, ChangedRun{})
+	}
+	return &s.dirty.Runs[n.slot]
 }
 
 func (s *State) applyPutQueue(q *Queue) Result {
@@ -213,16 +224,19 @@ func (s *State) applyPrune(p *Prune) Result {
 // forgetUnflushed takes the rows of a dropped segment out of the flush that is
 // being gathered, so that the flush does not bring the segment back.
 func (s *State) forgetUnflushed(key SegmentKey) {
-	for id, row := range s.dirty.Final {
-		if row.Segment != key {
-			continue
+	for i := range s.dirty.Runs {
+		c := &s.dirty.Runs[i]
+		if c.Final && c.Segment == key {
+			delete(s.finals, c.ID)
+			*c = ChangedRun{ID: c.ID, Gone: c.Gone} // the live row still has to go
 		}
-		if row.WasLive {
-			s.dirty.Runs[id] = nil // the live row still has to go
-		} else {
-			delete(s.dirty.Runs, id)
+	}
+	if s.taken != nil {
+		for i := range s.taken.Runs {
+			if c := &s.taken.Runs[i]; c.Final && c.Segment == key {
+				delete(s.takenFinals, c.ID)
+			}
 		}
-		delete(s.dirty.Final, id)
 	}
 	s.dirty.Ticks = slices.DeleteFunc(s.dirty.Ticks, func(t TickRow) bool { return t.Segment == key })
 }

@@ -42,7 +42,11 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 			n.PausedAt = s.meta.Wall
 		}
 	} else {
-		if old.App == n.App && n.Gen < old.Gen || sameDefinition(old, &n) {
+		if old.App == n.App && n.Gen < old.Gen {
+			return Result{N: old.Version}
+		}
+		if sameDefinition(old, &n) {
+			s.declared(old, n.App, n.Gen)
 			return Result{N: old.Version}
 		}
 		n.Number, n.Version = old.Number, old.Version+1
@@ -66,6 +70,19 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 	return Result{N: n.Version}
 }
 
+// declared notes that a generation of an application stands for sc as it is: an
+// older one may not take it back from now on. A call that names no application
+// leaves it with the one it has.
+func (s *State) declared(sc *Schedule, app string, gen uint64) {
+	if app == "" || sc.App == app && sc.Gen == gen {
+		return
+	}
+	n := *sc
+	n.App, n.Gen = app, gen
+	s.set(&n)
+	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
+}
+
 func sameTrigger(a, b *Trigger) bool {
 	x, _ := a.MarshalMsg(nil)
 	y, _ := b.MarshalMsg(nil)
@@ -75,7 +92,7 @@ func sameTrigger(a, b *Trigger) bool {
 // sameDefinition reports whether b asks for nothing that a does not have.
 func sameDefinition(a, b *Schedule) bool {
 	return a.Overlap == b.Overlap && a.CatchUp == b.CatchUp && a.MaxAge == b.MaxAge &&
-		a.App == b.App && a.Gen == b.Gen && bytes.Equal(a.Input, b.Input) &&
+		bytes.Equal(a.Input, b.Input) &&
 		slices.Equal(a.Meta, b.Meta) && bytes.Equal(a.Spec.Encode(), b.Spec.Encode()) &&
 		sameTrigger(&a.Trigger, &b.Trigger)
 }
@@ -312,6 +329,18 @@ func (s *State) applyRearm(m *Rearm) Result {
 		s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
 	}
 	return Result{}
+}
+
+// addLive gives a run that was taken up again back to its schedule's live ones,
+// unless the schedule is another one by now.
+func (s *State) addLive(r *Run) {
+	old := s.schedules[r.More.Schedule]
+	if r.More.Schedule == "" || old == nil || r.Created < old.CreatedAt {
+		return
+	}
+	n := *old
+	n.Live = append(slices.Clip(old.Live), r.ID)
+	s.set(&n)
 }
 
 // dropLive takes an ended run from its schedule's live ones.

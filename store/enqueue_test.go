@@ -171,8 +171,8 @@ func TestState_Flush_of_a_run_that_ends_twice_removes_its_live_row(t *testing.T)
 		}
 		m.ok(cancel)
 		f := m.s.TakeFlush()
-		if final, ok := f.Final[id(1)]; !ok || !final.WasLive {
-			t.Errorf("%s: the flush has %+v, want the live row to go", again, final)
+		if len(f.Runs) != 1 || !f.Runs[0].Final || !f.Runs[0].Gone {
+			t.Errorf("%s: the flush has %+v, want one final run whose live row goes", again, f.Runs)
 		}
 	}
 }

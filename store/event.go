@@ -32,3 +32,16 @@ type Event struct {
 	Session  uint64
 	Fence    uint64
 }
+
+var eventNames = [...]string{
+	"", "enqueued", "leased", "rescheduled", "finished", "checkpointed", "schedule_set", "schedule_gone",
+	"tick", "queue_set", "session_opened", "session_ended", "pruned",
+}
+
+// String returns the kind's word.
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) {
+		return eventNames[k]
+	}
+	return "unknown"
+}

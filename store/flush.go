@@ -1,6 +1,6 @@
 package store
 
-//msgp:ignore Flush FinalRow TickRow PackedEvents Image
+//msgp:ignore Flush ChangedRun TickRow PackedEvents Image
 
 import "slices"
 
@@ -10,11 +10,9 @@ import "slices"
 type Flush struct {
 	Meta Meta
 
-	// Runs are the newest versions of the runs that changed. A final run goes to
-	// the history, into the segment of its key in Final, and leaves the live rows;
-	// the others are live rows.
-	Runs  map[RunID]*Run
-	Final map[RunID]FinalRow
+	// Runs are in no order of IDs. An ID that comes twice (its history was pruned
+	// and it is live again) has its changes in order.
+	Runs []ChangedRun
 
 	Schedules map[string]*Schedule    // nil: deleted
 	Queues    map[string]*Queue       //
@@ -27,10 +25,18 @@ type Flush struct {
 	Events    []PackedEvents          // one row of the journal per entry
 }
 
-// FinalRow says where the row of a final run goes.
-type FinalRow struct {
+// A ChangedRun is the newest version of a run that changed, and what is to become
+// of its row.
+type ChangedRun struct {
+	ID  RunID
+	Run *Run // nil: there is nothing to write
+
+	// Final rows go to the history, into Segment; the others are live rows.
+	Final   bool
 	Segment SegmentKey
-	WasLive bool // an earlier flush may have written it as a live row
+
+	// Gone tells that an earlier flush may have written a live row, which is to go.
+	Gone bool
 }
 
 // TickRow is a ledger row and the segment it goes to.
@@ -98,8 +104,8 @@ func (s *State) TakeFlush() *Flush {
 		f.Segments[key] = &seg
 	}
 	clear(s.dirtySegments)
-	s.taken = f
-	s.dirty = newFlush()
+	s.taken, s.takenFinals = f, s.finals
+	s.dirty, s.finals = newFlush(), make(map[RunID]*Run)
 	s.dirty.Meta.Index = f.Meta.Index
 	s.window++
 	return f
@@ -110,7 +116,7 @@ func (s *State) Flushed(f *Flush) {
 	if s.taken != f {
 		panic("store: Flushed with another flush than the one taken")
 	}
-	s.taken = nil
+	s.taken, s.takenFinals = nil, nil
 }
 
 // Unflushed returns the number of rows not yet known to be durable.
@@ -124,7 +130,6 @@ func (s *State) Unflushed() int {
 
 func newFlush() *Flush {
 	return &Flush{
-		Runs: make(map[RunID]*Run), Final: make(map[RunID]FinalRow),
 		Schedules: make(map[string]*Schedule), Queues: make(map[string]*Queue),
 		Sessions: make(map[uint64]*Session), Uniques: make(map[string]*Unique),
 		Segments: make(map[SegmentKey]*Segment),

@@ -12,7 +12,7 @@ package store
 //
 // Ready is a Scheduled run whose due time has come, and Assigned is a Running
 // one whose due time has not: each pair is one stored state told apart by the
-// clock, so that becoming due costs no commit. [State.Phase] tells them apart.
+// clock, so that becoming due costs no commit. [Run.Phase] tells them apart.
 type RunState uint8
 
 // The run states.
@@ -74,7 +74,9 @@ type Run struct {
 
 	More *RunMore `msg:"m,omitempty"`
 
-	window uint64 // flush window in which the run entered the live set
+	window uint32 // flush window in which the run entered the live set
+	listed uint32 // flush window in whose list of changed runs it is, at slot
+	slot   uint32
 }
 
 // RunMore holds what most runs do not have. It is immutable like its Run.
@@ -167,4 +169,20 @@ func (r *Run) weight() int64 {
 		}
 	}
 	return int64(n)
+}
+
+// Phase returns the run's state at the given clocks (ns): a Scheduled run whose
+// due time has come is Ready, a Running one whose due time has not is Assigned.
+func (r *Run) Phase(wall, elapsed int64) RunState {
+	now := elapsed
+	if r.Clock == Wall {
+		now = wall
+	}
+	switch {
+	case r.State == Scheduled && r.Due <= now:
+		return Ready
+	case r.State == Running && r.Due > now:
+		return Assigned
+	}
+	return r.State
 }

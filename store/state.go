@@ -30,8 +30,10 @@ type State struct {
 	dirty         *Flush
 	dirtySessions map[uint64]struct{}
 	dirtySegments map[SegmentKey]struct{}
+	finals        map[RunID]*Run // ended runs of dirty
 	taken         *Flush
-	window        uint64
+	takenFinals   map[RunID]*Run // ended runs of taken
+	window        uint32         // of flushing, from 1
 
 	events []Event // of the entry being applied
 }
@@ -68,6 +70,8 @@ func NewState() *State {
 		parts:     make(map[segmentTime]uint32),
 
 		dirty:         newFlush(),
+		finals:        make(map[RunID]*Run),
+		window:        1,
 		dirtySessions: make(map[uint64]struct{}),
 		dirtySegments: make(map[SegmentKey]struct{}),
 	}
@@ -86,7 +90,6 @@ func (s *State) Load(img *Image) error {
 	s.meta.Format = FormatLevel
 	s.dirty.Meta.Index = img.Meta.Index
 	s.revivals = slices.Clone(img.Meta.Revivals)
-	s.window = 1
 	return cmp.Or(
 		img.Queues(func(q *Queue) error { s.queue(q.Name).Queue = *q; return nil }),
 		img.Runs(func(r *Run) error { s.loadRun(r); return nil }),
@@ -171,13 +174,10 @@ func (s *State) Run(id RunID) *Run {
 	if r := s.runs[id]; r != nil {
 		return r
 	}
-	if r, known := s.dirty.Runs[id]; known {
+	if r := s.finals[id]; r != nil {
 		return r
 	}
-	if s.taken != nil {
-		return s.taken.Runs[id]
-	}
-	return nil
+	return s.takenFinals[id]
 }
 
 // LiveRun returns a run that has not ended, or nil.
@@ -200,14 +200,14 @@ func (s *State) Live() int { return len(s.runs) }
 // FinalRuns yields the final runs that are not yet flushed, in no order.
 func (s *State) FinalRuns() iter.Seq[*Run] {
 	return func(yield func(*Run) bool) {
-		for _, f := range []*Flush{s.dirty, s.taken} {
-			if f == nil {
-				continue
+		for _, r := range s.finals {
+			if !yield(r) {
+				return
 			}
-			for id := range f.Final {
-				if s.runs[id] == nil && (f == s.dirty || s.dirty.Runs[id] == nil) && !yield(f.Runs[id]) {
-					return
-				}
+		}
+		for id, r := range s.takenFinals {
+			if s.runs[id] == nil && s.finals[id] == nil && !yield(r) {
+				return
 			}
 		}
 	}

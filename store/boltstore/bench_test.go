@@ -43,10 +43,16 @@ func sharedSpec(tb testing.TB) *store.Spec {
 }
 
 func emptyFlush(index uint64) *store.Flush {
-	return &store.Flush{
-		Meta: store.Meta{Format: 1, Level: 1, Index: index},
-		Runs: make(map[store.RunID]*store.Run), Final: make(map[store.RunID]store.FinalRow),
-	}
+	return &store.Flush{Meta: store.Meta{Format: 1, Level: 1, Index: index}}
+}
+
+func addLive(f *store.Flush, r *store.Run) {
+	f.Runs = append(f.Runs, store.ChangedRun{ID: r.ID, Run: r})
+}
+
+func addFinal(f *store.Flush, r *store.Run, wasLive bool) {
+	at := store.SegmentKey{Time: uint32(r.ID.Time().UnixMilli() / 3_600_000)}
+	f.Runs = append(f.Runs, store.ChangedRun{ID: r.ID, Run: r, Final: true, Segment: at, Gone: wasLive})
 }
 
 // BenchmarkStore_Commit writes flushes of 10,000 runs, each in one transaction
@@ -70,13 +76,13 @@ func BenchmarkStore_Commit(b *testing.B) {
 				for range rows {
 					n++
 					if c.alive {
-						live.Runs[benchID(n)] = benchRun(n, spec, input, false)
+						addLive(live, benchRun(n, spec, input, false))
 					}
 					r := benchRun(n, spec, input, c.final)
-					f.Runs[r.ID] = r
 					if c.final {
-						at := store.SegmentKey{Time: uint32(r.ID.Time().UnixMilli() / 3_600_000)}
-						f.Final[r.ID] = store.FinalRow{Segment: at, WasLive: c.alive}
+						addFinal(f, r, c.alive)
+					} else {
+						addLive(f, r)
 					}
 				}
 				if bytes == 0 {
@@ -157,8 +163,7 @@ func BenchmarkOpen(b *testing.B) {
 				for range 10_000 {
 					n++
 					r := benchRun(n, spec, make([]byte, 100), true)
-					f.Runs[r.ID] = r
-					f.Final[r.ID] = store.FinalRow{Segment: store.SegmentKey{Time: uint32(r.ID.Time().UnixMilli() / 3_600_000)}}
+					addFinal(f, r, false)
 				}
 				mustCommit(b, s, f)
 			}
@@ -184,7 +189,7 @@ func fillLive(b *testing.B, dir string, runs uint64) {
 		f := emptyFlush(n + 1)
 		for range min(runs-n, 50_000) {
 			n++
-			f.Runs[benchID(n)] = benchRun(n, spec, make([]byte, 100), false)
+			addLive(f, benchRun(n, spec, make([]byte, 100), false))
 		}
 		mustCommit(b, s, f)
 	}

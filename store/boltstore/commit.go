@@ -54,11 +54,10 @@ func (s *Store) commit(f *store.Flush, configuration []byte) error {
 		f = &store.Flush{Meta: s.head.meta}
 		next.meta = s.head.meta
 	}
-	changed, err := s.write(f, &next)
+	changed, stuck, err := s.write(f, &next)
 	if err != nil {
 		s.retry = true
-		var fault *faultError
-		_ = s.reopen(errors.As(err, &fault)) // if it fails, the next commit tries again
+		_ = s.reopen(stuck) // if it fails, the next commit tries again
 		return err
 	}
 	s.mu.Lock()
@@ -76,19 +75,22 @@ func (s *Store) commit(f *store.Flush, configuration []byte) error {
 }
 
 // write writes a flush in one transaction and returns the sums it changed, nil
-// for those of dropped buckets.
-func (s *Store) write(f *store.Flush, next *head) (map[string]*sum, error) {
+// for those of dropped buckets. stuck tells that bbolt's locks are lost: a fault
+// left the transaction where it can neither go on nor back.
+func (s *Store) write(f *store.Flush, next *head) (changed map[string]*sum, stuck bool, err error) {
 	s.rows.reset()
 	w := &writer{
 		rows: &s.rows, known: s.head.sums, next: next,
 		tables: make(map[string]*table), journalBytes: s.opts.JournalBytes,
 	}
-	err := guard(func() error {
+	err = guard(func() error {
 		tx, err := s.file.db.Begin(true)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = guard(tx.Rollback) }() // after Commit it only says that it is over
+		defer func() { // after Commit it only says that it is over
+			_, stuck = errors.AsType[*faultError](guard(tx.Rollback))
+		}()
 		w.tx = tx
 		if err := w.flush(f); err != nil {
 			return err
@@ -96,9 +98,9 @@ func (s *Store) write(f *store.Flush, next *head) (map[string]*sum, error) {
 		return tx.Commit()
 	})
 	if err != nil {
-		return nil, err
+		return nil, stuck, err
 	}
-	changed := make(map[string]*sum, len(w.tables))
+	changed = make(map[string]*sum, len(w.tables))
 	for path, t := range w.tables {
 		if t == nil {
 			changed[path] = nil
@@ -106,7 +108,7 @@ func (s *Store) write(f *store.Flush, next *head) (map[string]*sum, error) {
 			changed[path] = &t.sum
 		}
 	}
-	return changed, nil
+	return changed, false, nil
 }
 
 // A writer writes one flush.

@@ -70,7 +70,8 @@ func sendCopy(w io.Writer, r io.Reader) error {
 
 // Restore replaces everything by a copy that [Store.Backup] made, read to its
 // end. The old state stays until the new one is durable, and stays for good if
-// that fails.
+// that fails; only when making the file's new name durable fails is the new state
+// there together with an error.
 // Errors: [ErrCorrupt] for a copy that is cut short or changed, [ErrNewer],
 // [ErrClosed], those of r and of the operating system.
 func (s *Store) Restore(r io.Reader) error {

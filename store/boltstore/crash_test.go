@@ -116,7 +116,7 @@ func TestOpen_sweeps_what_was_left_half_done(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir)
 	f := emptyFlush(5)
-	f.Runs[benchID(1)] = benchRun(1, benchSpec, nil, false)
+	addLive(f, benchRun(1, benchSpec, nil, false))
 	if err := s.Commit(f, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -150,7 +150,7 @@ func TestStore_survives_a_file_that_shrinks_under_it(t *testing.T) {
 		t.Errorf("read %v, want damage", got)
 	}
 	f := emptyFlush(1_000)
-	f.Runs[benchID(1)] = benchRun(1, benchSpec, nil, false)
+	addLive(f, benchRun(1, benchSpec, nil, false))
 	for range 2 {
 		err := s.Commit(f, nil)
 		var commit *boltstore.CommitError

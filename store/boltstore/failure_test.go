@@ -20,7 +20,7 @@ import (
 func flushOf(index, first, n uint64, size int) *store.Flush {
 	f := emptyFlush(index)
 	for i := range n {
-		f.Runs[benchID(first+i)] = benchRun(first+i, benchSpec, bytes.Repeat([]byte{7}, size), false)
+		addLive(f, benchRun(first+i, benchSpec, bytes.Repeat([]byte{7}, size), false))
 	}
 	return f
 }

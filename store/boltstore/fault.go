@@ -17,7 +17,7 @@ func guard(fn func() error) (err error) {
 	return fn()
 }
 
-// faultError is a CorruptError that left bbolt in the middle of something.
+// faultError is a CorruptError that was a panic or a fault.
 type faultError struct{ CorruptError }
 
 func (e *faultError) Unwrap() error { return &e.CorruptError }

@@ -161,10 +161,10 @@ func makeDir(dir string) error {
 	return syncDir(filepath.Dir(dir))
 }
 
-// close gives everything back, even if bbolt cannot: after a fault in the middle
-// of a transaction its locks are held for ever, and only the file is closed.
-func (f *file) close(faulted bool) error {
-	if faulted {
+// close gives everything back, even if bbolt is stuck: if a fault has left its
+// locks taken for ever, only the file is closed.
+func (f *file) close(stuck bool) error {
+	if stuck {
 		return errors.Join(boltfile.Unlock(f.f), f.f.Close()) // the map stays, as long as the process does
 	}
 	return f.db.Close()

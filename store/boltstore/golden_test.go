@@ -96,8 +96,10 @@ func TestStore_Image_reads_runs_of_every_shape(t *testing.T) {
 	large := benchRun(2, benchSpec, []byte("input"), true) // more fields than a short map has
 	large.State, large.Clock = store.Scheduled, store.Wall
 	large.Failures, large.Crashes, large.Interrupts, large.Snoozes = 1, 2, 3, 4
+	put := make(map[store.RunID]*store.Run)
 	for _, r := range []*store.Run{small, large} {
-		f.Runs[r.ID] = r
+		addLive(f, r)
+		put[r.ID] = r
 	}
 	if err := s.Commit(f, nil); err != nil {
 		t.Fatal(err)
@@ -109,8 +111,8 @@ func TestStore_Image_reads_runs_of_every_shape(t *testing.T) {
 	n := 0
 	err = img.Runs(func(r *store.Run) error {
 		n++
-		if encoded(t, r) != encoded(t, f.Runs[r.ID]) {
-			t.Errorf("run %v: %+v, want %+v", r.ID, r, f.Runs[r.ID])
+		if encoded(t, r) != encoded(t, put[r.ID]) {
+			t.Errorf("run %v: %+v, want %+v", r.ID, r, put[r.ID])
 		}
 		return nil
 	})

@@ -29,7 +29,11 @@ func (d *runReader) read(bucket string, key, row []byte) (*store.Run, error) {
 	}
 	without, raw, ok := d.cut(body)
 	if !ok {
-		return read[store.Run](bucket, key, row)
+		r, err := read[store.Run](bucket, key, row)
+		if err == nil && r.Spec == nil {
+			return nil, &CorruptError{Bucket: bucket, Key: keyText(key), Reason: "the run has no spec"}
+		}
+		return r, err
 	}
 	r := new(store.Run)
 	if r.Spec, err = d.specs.Intern(raw); err == nil {

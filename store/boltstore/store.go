@@ -64,11 +64,11 @@ func (s *Store) open() error {
 }
 
 // reopen replaces the file by what the disk has of it. The caller holds writing.
-func (s *Store) reopen(faulted bool) error {
+func (s *Store) reopen(stuck bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file != nil {
-		_ = s.file.close(faulted) // it failed already
+		_ = s.file.close(stuck) // it failed already
 		s.file = nil
 	}
 	uncache(s.path())

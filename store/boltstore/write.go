@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"maps"
 	"slices"
 
 	"github.com/escapement-go/scheduler/store"
@@ -29,45 +28,45 @@ func (w *writer) runs(f *store.Flush) error {
 	}
 	var at store.SegmentKey
 	var segment *table
-	for _, id := range sortedRuns(f.Runs) {
-		r := f.Runs[id]
-		final, isFinal := f.Final[id]
-		if r == nil || isFinal && final.WasLive {
-			if err := live.delete(id[:]); err != nil {
+	for _, c := range sortedRuns(f.Runs) {
+		if c.Gone {
+			if err := live.delete(c.ID[:]); err != nil {
 				return err
 			}
 		}
-		if r == nil {
+		if c.Run == nil {
 			continue
 		}
 		to := live
-		if isFinal {
-			if segment == nil || at != final.Segment {
-				if segment, err = w.table(segmentPath(final.Segment), appendFill); err != nil {
+		if c.Final {
+			if segment == nil || at != c.Segment {
+				if segment, err = w.table(segmentPath(c.Segment), appendFill); err != nil {
 					return err
 				}
-				at = final.Segment
+				at = c.Segment
 			}
 			to = segment
 		}
-		row, err := w.rows.encode(id[:], r)
+		row, err := w.rows.encode(c.ID[:], c.Run)
 		if err != nil {
 			return err
 		}
-		if err := to.put(id[:], row); err != nil {
+		if err := to.put(c.ID[:], row); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func sortedRuns(runs map[store.RunID]*store.Run) []store.RunID {
-	ids := make([]store.RunID, 0, len(runs))
-	for id := range runs {
-		ids = append(ids, id)
+// sortedRuns returns the changes in the order of IDs, those of one ID as they
+// came.
+func sortedRuns(runs []store.ChangedRun) []*store.ChangedRun {
+	sorted := make([]*store.ChangedRun, len(runs))
+	for i := range runs {
+		sorted[i] = &runs[i]
 	}
-	slices.SortFunc(ids, store.RunID.Compare)
-	return ids
+	slices.SortStableFunc(sorted, func(a, b *store.ChangedRun) int { return a.ID.Compare(b.ID) })
+	return sorted
 }
 
 // live writes the other live records.
@@ -215,12 +214,13 @@ func (w *writer) events(f *store.Flush) error {
 // journalChunks returns the paths of the journal's buckets, oldest first, and the
 // bytes in them.
 func (w *writer) journalChunks() (chunks []string, total uint64) {
-	for _, path := range slices.Sorted(maps.Keys(w.known)) {
+	for path, sum := range w.known {
 		if parent, _ := split(path); parent == journalBucket {
 			chunks = append(chunks, path)
-			total += w.known[path].bytes
+			total += sum.bytes
 		}
 	}
+	slices.Sort(chunks)
 	return chunks, total
 }
 

@@ -23,15 +23,13 @@ func runID(at time.Time, n uint64) store.RunID {
 
 // finals makes a flush of final runs, one each minute from a minute on.
 func finals(index uint64, from, n int) *store.Flush {
-	f := &store.Flush{
-		Meta: store.Meta{Format: 1, Level: 1, Index: index},
-		Runs: make(map[store.RunID]*store.Run), Final: make(map[store.RunID]store.FinalRow),
-	}
+	f := &store.Flush{Meta: store.Meta{Format: 1, Level: 1, Index: index}}
 	for i := range n {
 		at := start.Add(time.Duration(from+i) * time.Minute)
 		r := &store.Run{ID: runID(at, 0), Spec: &store.Spec{Task: "t"}, State: store.Succeeded}
-		f.Runs[r.ID] = r
-		f.Final[r.ID] = store.FinalRow{Segment: store.SegmentKey{Time: uint32(at.UnixMilli() / 3_600_000)}}
+		f.Runs = append(f.Runs, store.ChangedRun{
+			ID: r.ID, Run: r, Final: true, Segment: store.SegmentKey{Time: uint32(at.UnixMilli() / 3_600_000)},
+		})
 		f.Ticks = append(f.Ticks, store.TickRow{
 			Segment: store.SegmentKey{Kind: store.TickSegment, Time: uint32(at.UnixNano() / int64(24*time.Hour))},
 			Tick:    store.Tick{Schedule: 1, From: at.UnixNano(), To: at.UnixNano(), Outcome: store.TickRan},
@@ -79,7 +77,7 @@ func TestStore_Image_shares_nothing(t *testing.T) {
 	id := runID(start, 1)
 	f := finals(1, 0, 0)
 	committed := &store.Run{ID: id, Spec: &store.Spec{Task: "t"}, Input: []byte("in"), More: &store.RunMore{Meta: []store.Pair{{Key: "k"}}}}
-	f.Runs[id] = committed
+	f.Runs = append(f.Runs, store.ChangedRun{ID: id, Run: committed})
 	if err := s.Commit(f, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -130,17 +130,17 @@ func (k *kept) putHistory(f *store.Flush) {
 			k.dropSegment(key)
 		}
 	}
-	for id, r := range f.Runs {
-		final, ok := f.Final[id]
-		if r == nil || ok {
-			delete(k.runs, id)
+	for i := range f.Runs {
+		c := &f.Runs[i]
+		if c.Gone || c.Final {
+			delete(k.runs, c.ID)
 		}
 		switch {
-		case r == nil:
-		case ok:
-			k.history.put(final.Segment, id, r)
+		case c.Run == nil:
+		case c.Final:
+			k.history.put(c.Segment, c.ID, c.Run)
 		default:
-			k.runs[id] = r
+			k.runs[c.ID] = c.Run
 		}
 	}
 	for i := range f.Ticks {

@@ -46,8 +46,6 @@ func (f *flushes) next() *store.Flush {
 	f.index += 10
 	return &store.Flush{
 		Meta:      store.Meta{Format: store.FormatLevel, Level: store.FormatLevel, Index: f.index, Term: 2, Wall: 3},
-		Runs:      map[store.RunID]*store.Run{},
-		Final:     map[store.RunID]store.FinalRow{},
 		Schedules: map[string]*store.Schedule{},
 		Queues:    map[string]*store.Queue{},
 		Sessions:  map[uint64]*store.Session{},
@@ -57,8 +55,21 @@ func (f *flushes) next() *store.Flush {
 }
 
 func addFinal(f *store.Flush, r *store.Run, part uint32, wasLive bool) {
-	f.Runs[r.ID] = r
-	f.Final[r.ID] = store.FinalRow{Segment: hourSegment(r.ID, part), WasLive: wasLive}
+	f.Runs = append(f.Runs, store.ChangedRun{ID: r.ID, Run: r, Final: true, Segment: hourSegment(r.ID, part), Gone: wasLive})
+}
+
+func addLive(f *store.Flush, r *store.Run) {
+	f.Runs = append(f.Runs, store.ChangedRun{ID: r.ID, Run: r})
+}
+
+// changed returns the record of a run in the flush.
+func changed(f *store.Flush, id store.RunID) *store.Run {
+	for _, c := range f.Runs {
+		if c.ID == id {
+			return c.Run
+		}
+	}
+	return nil
 }
 
 func addTick(f *store.Flush, schedule uint64, from, to time.Time, part uint32) {
@@ -72,7 +83,7 @@ func addTick(f *store.Flush, schedule uint64, from, to time.Time, part uint32) {
 // fullFlush has a row of everything.
 func fullFlush(f *store.Flush) {
 	live, final := runID(start, 1), runID(start, 2)
-	f.Runs[live] = liveRun(live, "live")
+	addLive(f, liveRun(live, "live"))
 	addFinal(f, finalRun(final, "final"), 0, false)
 	f.Schedules["nightly"] = &store.Schedule{ID: "nightly", Number: 1, Spec: someSpec, Decided: []store.Span{{From: 1, To: 2}}, Live: []store.RunID{live}}
 	f.Queues["default"] = &store.Queue{Name: "default", Limit: 3}

@@ -36,13 +36,13 @@ func testRoundTrip(t *testing.T, p Place) {
 	commit(t, b, f)
 	want := contents{
 		Meta: encode(&f.Meta), Configuration: "configuration",
-		Runs:      map[string]string{runID(start, 1).String(): encode(f.Runs[runID(start, 1)])},
+		Runs:      map[string]string{runID(start, 1).String(): encode(changed(f, runID(start, 1)))},
 		Schedules: map[string]string{"nightly": encode(f.Schedules["nightly"])},
 		Queues:    map[string]string{"default": encode(f.Queues["default"])},
 		Sessions:  map[string]string{"1": encode(f.Sessions[1])},
 		Uniques:   map[string]string{"mail.send\x00k": encode(f.Uniques["mail.send\x00k"])},
 		Segments:  map[string]string{}, Tasks: map[string]bool{"mail.send": true, "report.build": true},
-		FinalRuns: []string{encode(f.Runs[runID(start, 2)])},
+		FinalRuns: []string{encode(changed(f, runID(start, 2)))},
 		Ticks:     []string{encode(&f.Ticks[0].Tick)},
 		Events:    []string{"10 6576656e7473"},
 		LiveRuns:  1, FinalRows: 1, TickRows: 1, JournalFrom: 10, JournalEnd: 10,
@@ -55,7 +55,7 @@ func testRoundTrip(t *testing.T, p Place) {
 	same(t, "after a restart", read(t, b), want)
 
 	gone := fl.next()
-	gone.Runs[runID(start, 1)] = nil
+	gone.Runs = append(gone.Runs, store.ChangedRun{ID: runID(start, 1), Gone: true})
 	gone.Schedules["nightly"], gone.Sessions[1], gone.Uniques["mail.send\x00k"] = nil, nil, nil
 	commit(t, b, gone)
 	want.Meta, want.LiveRuns = encode(&gone.Meta), 0
@@ -69,7 +69,7 @@ func testFinalMoves(t *testing.T, p Place) {
 	b := p.Open(t, Bounds{})
 	id := runID(start, 1)
 	f := fl.next()
-	f.Runs[id] = liveRun(id, "x")
+	addLive(f, liveRun(id, "x"))
 	commit(t, b, f)
 
 	f = fl.next()
@@ -100,7 +100,7 @@ func testRevival(t *testing.T, p Place) {
 	commit(t, b, f)
 
 	f = fl.next()
-	f.Runs[id] = liveRun(id, "again")
+	addLive(f, liveRun(id, "again"))
 	commit(t, b, f)
 	if got := b.Stats(); got.LiveRuns != 1 || got.FinalRuns != 1 {
 		t.Errorf("Stats() = %+v, want the run live and its older row", got)

@@ -25,7 +25,7 @@ func testCopy(t *testing.T, p Place) {
 		t.Fatalf("Backup = %+v, %q, %v", meta, config, err)
 	}
 	later := fl.next()
-	later.Runs[runID(start, 3)] = liveRun(runID(start, 3), "later")
+	addLive(later, liveRun(runID(start, 3), "later"))
 	later.Tasks = []string{"later"}
 	if err := b.Commit(later, []byte("later")); err != nil {
 		t.Fatalf("Commit: %v", err)
