@@ -29,7 +29,7 @@ func mapSizes() []int {
 	if bits.UintSize < 64 || runtime.GOOS == "windows" { // there the map is the file's size
 		return []int{0}
 	}
-	const gib = 1 << 30
+	gib := 1 << 30 // a variable: on 32 bits the products below are no constants
 	return []int{16 * gib, gib, 0}
 }
 
