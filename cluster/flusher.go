@@ -14,9 +14,9 @@ import (
 
 // The pace of the flusher.
 const (
-	flushInterval = 200 * time.Millisecond // after the first change, if nothing else hurries it
-	flushPause    = 50 * time.Millisecond  // between two flushes, at least
-	flushRows     = 10_000                 // so many rows hurry it
+	flushInterval = time.Second           // after the first change, if nothing else hurries it
+	flushPause    = 50 * time.Millisecond // between two flushes, at least
+	flushRows     = 100_000               // so many rows hurry it
 	flushDuty     = 2                      // pauses this many times as long as a flush took
 	flushBackoff  = 5 * time.Second        // between two tries of a failing flush, at most
 )
