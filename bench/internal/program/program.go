@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/escapement-go/scheduler"
@@ -28,7 +29,7 @@ func Main(run func(ctx context.Context, p *Program) error) {
 	once := flag.Bool("once", false, "one short pass, to see that it works: its figures mean nothing")
 	dir := flag.String("dir", os.TempDir(), "where to make the folder that is measured in; it is removed at the end")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := inFolder(*dir, func(dir string) error {
 		if err := conditions.Print(os.Stdout, dir); err != nil {
 			return err
