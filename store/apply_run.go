@@ -150,8 +150,8 @@ func (s *State) finish(r, n *Run, outcome Outcome) {
 	delete(s.runs, r.ID)
 	s.releaseUnique(r)
 	seg := s.addRow(RunSegment, uint32(r.ID.millis()/3_600_000), n.weight())
-	s.dirty.Runs[n.ID] = n
-	s.dirty.Final[n.ID] = FinalRow{Segment: seg, WasLive: r.window != s.window}
+	*s.changed(n) = ChangedRun{ID: n.ID, Run: n, Final: true, Segment: seg, Gone: r.window != s.window}
+	s.finals[n.ID] = n
 	if m := n.More; m != nil && m.Schedule != "" {
 		s.dropLive(m.Schedule, n.ID)
 	}
