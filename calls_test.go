@@ -452,3 +452,33 @@ func TestEnqueue_ContextEnded(t *testing.T) {
 		}
 	})
 }
+
+func TestEnqueue_AtAndInWhenTheClockSteps(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		c := at(epoch)
+		opts := []scheduler.Option{scheduler.WithDataDir(dir), scheduler.WithClock(c), scheduler.WithHandler(echo, echoes)}
+		s := start(t, opts...)
+		in := enqueue(t, s, echo, "", scheduler.In(3*time.Hour))
+		abs := enqueue(t, s, echo, "", scheduler.At(epoch.Add(time.Hour)))
+		far := enqueue(t, s, echo, "", scheduler.At(epoch.Add(90*time.Minute)))
+		c.Step(-time.Hour)
+		time.Sleep(90 * time.Minute) // the clock shows half an hour
+		wantState(t, s, abs.ID(), scheduler.Scheduled)
+		c.Step(45 * time.Minute) // an hour and a quarter
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		wantState(t, s, abs.ID(), scheduler.Succeeded)
+		wantState(t, s, far.ID(), scheduler.Scheduled)
+		wantState(t, s, in.ID(), scheduler.Scheduled)
+		c.Step(10 * 365 * 24 * time.Hour)
+		time.Sleep(2 * time.Second)
+		wantState(t, s, far.ID(), scheduler.Succeeded)
+		wantState(t, s, in.ID(), scheduler.Scheduled)
+		time.Sleep(90*time.Minute - 5*time.Second)
+		wantState(t, s, in.ID(), scheduler.Scheduled)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		wantState(t, s, in.ID(), scheduler.Succeeded)
+	})
+}

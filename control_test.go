@@ -256,3 +256,25 @@ func TestRetryNow_WhileTheCanceledHandlerStillRuns(t *testing.T) {
 		}
 	})
 }
+
+func TestSchedule_OverlapSeesARunTakenUpAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		first := true
+		s := start(t, scheduler.WithHandler(echo, func(ctx context.Context, _ string) (string, error) {
+			if first {
+				first = false
+				return "", scheduler.Permanent(errors.New("no"))
+			}
+			time.Sleep(100 * time.Second)
+			return "", nil
+		}))
+		mustSchedule(t, s, "s", scheduler.Cron("* * * * *"))
+		time.Sleep(90 * time.Second)
+		runs := collect(t, s.Runs(t.Context(), scheduler.RunFilter{Schedule: "s"}))
+		if err := s.RetryNow(t.Context(), runs[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(60 * time.Second)
+		wantLines(t, "ledger", ledger(t, s, "s", 0, time.Hour), "1m0s ran", "2m0s skipped: an earlier run has not ended")
+	})
+}

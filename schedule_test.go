@@ -238,46 +238,6 @@ func TestSchedule_Versions(t *testing.T) {
 	})
 }
 
-func TestWithSchedule(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		dir := t.TempDir()
-		var notes journal
-		release := func(generation uint64, opts ...scheduler.Option) *scheduler.Scheduler {
-			return start(t, append(opts, scheduler.WithDataDir(dir), beat(&notes), scheduler.WithApp("app", generation))...)
-		}
-		declared := func(every time.Duration) scheduler.Option {
-			return scheduler.WithSchedule("s", scheduler.Every(every), echo.With(""))
-		}
-		s := release(1, declared(time.Hour))
-		time.Sleep(90 * time.Minute)
-		shutdown(t, s)
-
-		s = release(1, declared(time.Hour))
-		if sc := schedule(t, s, "s"); sc.Version != 1 || !sc.Next.Equal(epoch.Add(2*time.Hour)) {
-			t.Errorf("unchanged: version %d, next %v", sc.Version, sc.Next)
-		}
-		shutdown(t, s)
-
-		s = release(2, declared(10*time.Minute))
-		if sc := schedule(t, s, "s"); sc.Version != 2 || !sc.Next.Equal(epoch.Add(100*time.Minute)) {
-			t.Errorf("a newer generation: version %d, next %v", sc.Version, sc.Next)
-		}
-		shutdown(t, s)
-
-		s = release(1, declared(time.Hour))
-		if sc := schedule(t, s, "s"); sc.Version != 2 || !sc.Next.Equal(epoch.Add(100*time.Minute)) {
-			t.Errorf("an older generation has taken it back: version %d, next %v", sc.Version, sc.Next)
-		}
-		shutdown(t, s)
-
-		s = release(3)
-		time.Sleep(20 * time.Minute)
-		synctest.Wait()
-		wantLines(t, "starts, of a schedule that is not declared any more too", notes.take(), "1h0m0s", "1h40m0s", "1h50m0s")
-		shutdown(t, s)
-	})
-}
-
 func TestPauseSchedule(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var notes journal
@@ -583,6 +543,20 @@ func TestSchedule_BadCron(t *testing.T) {
 			if !errors.Is(err, scheduler.ErrInvalid) || !strings.Contains(err.Error(), zone) {
 				t.Errorf("zone %q: got %v", zone, err)
 			}
+		}
+	})
+}
+
+func TestTicks_ZeroTimesAreNoBounds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := start(t, scheduler.WithHandler(echo, echoes))
+		mustSchedule(t, s, "s", scheduler.Every(time.Minute))
+		time.Sleep(3*time.Minute + time.Second)
+		if got := collect(t, s.Ticks(t.Context(), "s", time.Time{}, time.Time{})); len(got) != 3 {
+			t.Errorf("got %d ticks, want 3", len(got))
+		}
+		if got := collect(t, s.Ticks(t.Context(), "s", epoch.Add(2*time.Minute), time.Time{})); len(got) != 2 {
+			t.Errorf("got %d ticks from the second on, want 2", len(got))
 		}
 	})
 }

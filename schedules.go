@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -305,11 +306,15 @@ type Tick struct {
 }
 
 // Ticks yields the ledger of a schedule: the one outcome of each tick with a
-// nominal time in [from, to), in order. Nominal times of an interval are on the
+// nominal time in [from, to), in order; a zero time is no bound. Nominal times of an interval are on the
 // elapsed clock. Errors: [ErrNotFound]; what retention has dropped is absent.
 func (s *Scheduler) Ticks(ctx context.Context, id string, from, to time.Time) iter.Seq2[Tick, error] {
+	lo, hi := nanos(from), int64(math.MaxInt64)
+	if !to.IsZero() {
+		hi = to.UnixNano()
+	}
 	return func(yield func(Tick, error) bool) {
-		rows, rule, version, err := s.ledger(id, from, to)
+		rows, rule, version, err := s.ledger(id, lo, hi)
 		if err != nil {
 			yield(Tick{}, err)
 			return
@@ -326,7 +331,7 @@ func (s *Scheduler) Ticks(ctx context.Context, id string, from, to time.Time) it
 			if row.Version != version {
 				apart = nil
 			}
-			if !expand(row, apart, from.UnixNano(), to.UnixNano(), yield) {
+			if !expand(row, apart, lo, hi, yield) {
 				return
 			}
 		}
@@ -335,11 +340,10 @@ func (s *Scheduler) Ticks(ctx context.Context, id string, from, to time.Time) it
 
 // ledger returns the rows of a schedule that touch the range, those not yet
 // flushed included, and the rule that takes the spans of the given version apart.
-func (s *Scheduler) ledger(id string, from, to time.Time) (rows iter.Seq2[*store.Tick, error], r *rule, version uint64, err error) {
+func (s *Scheduler) ledger(id string, lo, hi int64) (rows iter.Seq2[*store.Tick, error], r *rule, version uint64, err error) {
 	if err := s.check(); err != nil {
 		return nil, nil, 0, err
 	}
-	lo, hi := from.UnixNano(), to.UnixNano()
 	var sc *store.Schedule
 	var recent []*store.Tick
 	s.node.View(func(st *store.State) {
