@@ -67,6 +67,13 @@ fuzz: ## each fuzz target for FUZZTIME (default: ten minutes in all); FUZZ=regex
 fuzz-short: ## each fuzz target for a few seconds
 	@GO="$(GO)" ./scripts/fuzz.sh "$(or $(FUZZTIME),3s)" "$(FUZZ)"
 
+# How many times the process is killed, and how many damages its files get, by half as many.
+CRASH_ROUNDS ?= 300
+
+.PHONY: crash
+crash: ## kill -9, freeze, fill and damage a real process CRASH_ROUNDS times (default: 300)
+	ESCAPEMENT_CRASH_ROUNDS=$(CRASH_ROUNDS) $(GO) test -count 1 -timeout 2h -v ./internal/crashtest
+
 .PHONY: bench
 bench: ## all benchmarks, and the programs of bench/; BENCH=regexp chooses
 	@GO="$(GO)" ./scripts/bench.sh full "$(BENCH)"

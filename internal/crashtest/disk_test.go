@@ -28,6 +28,7 @@ func TestDisk_full_refuses_calls_and_recovers_by_itself(t *testing.T) {
 }
 
 func fullDisk(t *testing.T, d *disk) {
+	t.Helper()
 	ctx := guarded(t)
 	args := loadArgs{Dir: filepath.Join(d.dir, "data"), Facts: filepath.Join(t.TempDir(), "facts"), Life: 1}
 	l := begin(ctx, t, args)

@@ -50,7 +50,7 @@ func started(t *testing.T, dir string, opts ...scheduler.Option) *scheduler.Sche
 	if err := s.Start(guarded(t)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Shutdown(context.Background()) })
+	t.Cleanup(func() { s.Shutdown(context.WithoutCancel(t.Context())) })
 	return s
 }
 

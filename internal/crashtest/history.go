@@ -99,7 +99,7 @@ type Ledger struct {
 	Schedule string
 	Created  time.Time // zero if the first tick is not to be judged
 	Ticks    []scheduler.Tick
-	Next     func(after time.Time) time.Time
+	Next     func(after time.Time) time.Time `json:"-"`
 }
 
 // work returns the input of a run.

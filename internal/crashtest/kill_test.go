@@ -178,7 +178,7 @@ func begin(ctx context.Context, t *testing.T, args loadArgs) *load {
 	if err := l.s.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.s.Shutdown(context.Background()) })
+	t.Cleanup(func() { l.s.Shutdown(context.WithoutCancel(t.Context())) })
 	return l
 }
 

@@ -276,8 +276,7 @@ func (l *load) expect(ctx context.Context, err error, also ...error) {
 	if ctx.Err() != nil {
 		return
 	}
-	var unique *scheduler.UniqueError
-	if errors.As(err, &unique) {
+	if _, held := errors.AsType[*scheduler.UniqueError](err); held {
 		return
 	}
 	for _, e := range also {

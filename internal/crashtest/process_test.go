@@ -165,8 +165,9 @@ func (p *process) heard(n int, stop <-chan struct{}) bool {
 			return false
 		case <-p.silent:
 			p.mu.Lock()
-			defer p.mu.Unlock()
-			return len(p.lines) >= n
+			got = len(p.lines)
+			p.mu.Unlock()
+			return got >= n
 		case <-timer.C:
 			p.dump(fmt.Sprintf("has said %d lines and not %d", got, n))
 		}

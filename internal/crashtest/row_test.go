@@ -172,7 +172,7 @@ func lastLife(t *testing.T, a rowArgs) *load {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		l.s.Shutdown(context.Background())
+		l.s.Shutdown(context.WithoutCancel(t.Context()))
 		l.facts.f.Close()
 	})
 	return l
