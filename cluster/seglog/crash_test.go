@@ -144,7 +144,7 @@ func images(r *rand.Rand) map[string]func(int) bool {
 }
 
 func TestLog_PowerLostAtEachOperation(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			for at, done := 0, false; !done; at++ {
@@ -246,7 +246,7 @@ func TestLog_IsPoisonedByAFailedWrite(t *testing.T) {
 
 func TestLog_FullDiskStoresNothingAndRecovers(t *testing.T) {
 	d := newDisk()
-	d.room = 256<<10 + 40<<10
+	d.room = 128<<10 + 40<<10
 	l, err := seglog.OpenFolder(d, small...)
 	if err != nil {
 		t.Fatal(err)

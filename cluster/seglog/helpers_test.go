@@ -3,6 +3,7 @@ package seglog_test
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/escapement-go/scheduler/cluster/seglog"
 )
+
+var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

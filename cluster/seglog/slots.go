@@ -23,7 +23,7 @@ type slots struct {
 const (
 	slotMagic  = "ESCMETA\n"
 	slotHeader = 28
-	slotSize   = 128 << 10
+	slotSize   = 64 << 10
 	slotValue  = slotSize - slotHeader // the most a value takes
 )
 

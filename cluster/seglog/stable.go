@@ -36,7 +36,7 @@ func (m *meta) commit(change func(*facts)) error {
 	return nil
 }
 
-// Set implements [github.com/hashicorp/raft.StableStore]. All keys and values together may take some 100 KiB. It keeps
+// Set implements [github.com/hashicorp/raft.StableStore]. All keys and values together may take some 60 KiB. It keeps
 // no part of its arguments. Errors: ErrTooLarge, ErrPoisoned, ErrClosed.
 func (l *Log) Set(key, value []byte) error {
 	return l.commit(func(f *facts) { f.values[string(key)] = slices.Clone(value) })
