@@ -117,7 +117,6 @@ func (s *Scheduler) clusterConfig() cluster.Config {
 		OnDrop:  s.dispatch.Dropped,
 		Observe: cluster.Observe{
 			Batch: func(commands, bytes int, took time.Duration) {
-				s.dispatch.Committed(took)
 				s.tel.Committed(commands, bytes, took)
 			},
 			Flush:  s.tel.Flushed,

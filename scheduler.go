@@ -243,8 +243,15 @@ func (s *Scheduler) close(ctx context.Context) error {
 	}
 	s.loops.Wait()
 	if s.node != nil {
-		// The last write has its own bound: ctx may have ended with the drain.
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		// The last write has a bound of its own if ctx has ended with the drain, or
+		// is about to.
+		bound := closeTimeout
+		if end, bounded := ctx.Deadline(); !bounded {
+			bound = closeForever
+		} else if left := time.Until(end); left > bound {
+			bound = left
+		}
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
 		defer cancel()
 		if err := s.node.Shutdown(last); err != nil {
 			faults = append(faults, err)
@@ -262,7 +269,10 @@ func (s *Scheduler) close(ctx context.Context) error {
 	return nil
 }
 
-const closeTimeout = 10 * time.Second
+const (
+	closeTimeout = 10 * time.Second
+	closeForever = time.Hour // for a ctx without an end
+)
 
 // check returns an error unless calls are accepted.
 func (s *Scheduler) check() error {

@@ -17,8 +17,9 @@ const (
 	flushInterval = time.Second           // after the first change, if nothing else hurries it
 	flushPause    = 50 * time.Millisecond // between two flushes, at least
 	flushRows     = 100_000               // so many rows hurry it
-	flushDuty     = 2                      // pauses this many times as long as a flush took
-	flushBackoff  = 5 * time.Second        // between two tries of a failing flush, at most
+	flushDuty     = 2                     // pauses this many times as long as a flush took,
+	flushLag      = 2 * flushRows         // unless more rows than this wait already
+	flushBackoff  = 5 * time.Second       // between two tries of a failing flush, at most
 )
 
 // flusher writes what changed in the state to Storage, behind the log. It never
@@ -173,13 +174,17 @@ func (f *flusher) commitLocked() error {
 		f.node.log.Info("storage works again", keyFailures, f.failures)
 	}
 	f.failures = 0
-	f.earliest = time.Now().Add(max(flushPause, flushDuty*f.took))
 	f.at.Store(&position{f.pending.Meta.Index, f.pending.Meta.Term, f.config})
 	f.node.mu.Lock()
 	f.node.state.Flushed(f.pending)
 	f.rows.Store(int64(f.node.state.Unflushed()))
 	f.node.mu.Unlock()
 	f.pending = nil
+	rest := flushPause
+	if f.rows.Load() < flushLag {
+		rest = max(rest, flushDuty*f.took)
+	}
+	f.earliest = time.Now().Add(rest)
 	return nil
 }
 

@@ -188,13 +188,13 @@ func (d *Dispatcher) arm(r *store.Run, wall, elapsed int64) {
 	if r.Clock == store.Wall {
 		now = wall
 	}
-	if r.Due-now <= d.ahead.ns() {
+	if r.Due-now <= releaseAhead {
 		d.enter(r, wall, elapsed)
 	} else {
 		d.timers[r.Clock].Set(r.Due, timer{r.ID, runDue})
 	}
 	if m := r.More; m != nil && m.ExpireAt != 0 && r.Attempt == 0 {
-		d.timers[store.Elapsed].Set(m.ExpireAt+d.ahead.ns(), timer{r.ID, runExpires})
+		d.timers[store.Elapsed].Set(m.ExpireAt+releaseAhead, timer{r.ID, runExpires})
 	}
 }
 

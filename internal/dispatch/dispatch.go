@@ -91,7 +91,6 @@ type Dispatcher struct {
 	dead    map[uint64]bool    // ended sessions to be forgotten
 
 	specs     store.Specs
-	ahead     pace
 	offset    int64 // wall - elapsed, as last seen
 	nextPrune int64 // ns elapsed
 }
@@ -268,14 +267,6 @@ func (d *Dispatcher) SetCapacity(session uint64, capacity, reserved int) {
 	}
 }
 
-// Committed tells how long a batch took from being sealed to being applied; the
-// release ahead follows it.
-func (d *Dispatcher) Committed(took time.Duration) {
-	d.mu.Lock()
-	d.ahead.add(took)
-	d.mu.Unlock()
-}
-
 // poke makes the loop look at what to do next.
 func (d *Dispatcher) poke() {
 	select {
@@ -303,6 +294,15 @@ func (d *Dispatcher) Run(ctx context.Context) {
 	}
 }
 
+// What is due later is released when the earliest of it is less than releaseAhead
+// less gather away, and then everything due within releaseAhead: so what is due
+// close together shares an entry of the log, and each has gather at least for its
+// commit (ns).
+const (
+	releaseAhead = int64(50 * time.Millisecond)
+	gather       = int64(25 * time.Millisecond)
+)
+
 // watchClock is how often the wall clock is compared with the elapsed one: a
 // step of the wall clock makes no timer fire by itself.
 const watchClock = time.Second
@@ -329,7 +329,7 @@ func (d *Dispatcher) next() time.Duration {
 	}
 	for clock, wheel := range d.timers {
 		if t, ok := wheel.Next(); ok {
-			soon(store.Clock(clock), max(t-d.ahead.ns(), 0))
+			soon(store.Clock(clock), t-releaseAhead+gather)
 		}
 	}
 	for _, h := range d.held {

@@ -76,7 +76,7 @@ var gates = [...]gate{
 	},
 	{
 		name:  "due",
-		holds: func(l *look) bool { return l.left() > l.d.ahead.ns() },
+		holds: func(l *look) bool { return l.left() > releaseAhead },
 		says:  func(l *look) string { return "it is not due yet" },
 		opens: func(l *look) int64 { return l.due },
 	},

@@ -11,6 +11,7 @@ import (
 const (
 	maxGrants  = 4096
 	maxTicks   = 1024
+	maxPopped  = 8192
 	maxOrphans = 1024
 	maxExpired = 4096
 )
@@ -102,9 +103,10 @@ func (p *preparation) add(c store.Command) { p.b.Commands = append(p.b.Commands,
 // popTimers takes what is due, or soon, from the timing wheels.
 func (p *preparation) popTimers() {
 	d := p.d
+	popped := 0
 	for clock, wheel := range d.timers {
-		until := p.now(store.Clock(clock)) + d.ahead.ns()
-		for p.ticks < maxTicks && len(p.expired) < maxExpired {
+		until := p.now(store.Clock(clock)) + releaseAhead
+		for ; popped < maxPopped && p.ticks < maxTicks && len(p.expired) < maxExpired; popped++ {
 			t, due, ok := wheel.Pop(until)
 			if !ok {
 				break
@@ -145,7 +147,7 @@ func (p *preparation) expires(id store.RunID) {
 	switch {
 	case r == nil || r.State != store.Scheduled || r.Attempt > 0 || r.More == nil || r.More.ExpireAt == 0:
 	case r.More.ExpireAt > p.elapsed: // popped ahead of time, but nothing expires early
-		p.d.timers[store.Elapsed].Set(r.More.ExpireAt+p.d.ahead.ns()+1, timer{id, runExpires})
+		p.d.timers[store.Elapsed].Set(r.More.ExpireAt+releaseAhead+1, timer{id, runExpires})
 	default:
 		p.expired = append(p.expired, id)
 	}
@@ -363,7 +365,7 @@ func (d *Dispatcher) laneWait(wall, elapsed int64) int64 {
 			case g == nil:
 				return 0
 			case g.opens(&lk) != 0:
-				wait = min(wait, lk.left()-d.ahead.ns())
+				wait = min(wait, lk.left()-releaseAhead)
 			case lk.left() > 0: // it may pass when it is due
 				wait = min(wait, lk.left())
 			}
