@@ -90,11 +90,9 @@ func (s *Scheduler) propose(ctx context.Context, calls []Call) ([]RunID, error) 
 	for i := range calls {
 		set := calls[i].settings
 		if set != last {
-			at, seen := index[set]
-			if !seen {
-				at = uint32(len(e.Specs))
+			if _, seen := index[set]; !seen {
+				index[set] = uint32(len(e.Specs))
 				e.Specs = append(e.Specs, set.raw)
-				index[set] = at
 			}
 			last = set
 		}

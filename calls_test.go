@@ -33,7 +33,7 @@ func blocker() (handle func(context.Context, int) (int, error), release chan str
 
 func TestEnqueue(t *testing.T) {
 	t.Run("a run succeeds and its Future gives the result", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t, scheduler.WithHandler(echo, echoes))
 			got, err := enqueue(t, s, echo, "hello").Wait(t.Context())
 			if err != nil || got != "hello" {
@@ -45,7 +45,7 @@ func TestEnqueue(t *testing.T) {
 		})
 	})
 	t.Run("In starts exactly when it is due", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			var started time.Time
 			s := start(t, scheduler.WithHandler(echo, func(context.Context, string) (string, error) {
 				started = time.Now()
@@ -66,7 +66,7 @@ func TestEnqueue(t *testing.T) {
 		})
 	})
 	t.Run("At starts exactly at its time, at once if that has passed", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t, scheduler.WithHandler(echo, echoes))
 			due := epoch.Add(time.Hour)
 			if _, err := enqueue(t, s, echo, "", scheduler.At(due)).Wait(t.Context()); err != nil {
@@ -84,7 +84,7 @@ func TestEnqueue(t *testing.T) {
 		})
 	})
 	t.Run("all its options are found again on the run", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t, scheduler.WithTasks("echo"))
 			id := get(t, s, enqueue(t, s, echo, "").ID()).ID // any valid ID
 			id[15] ^= 1
@@ -103,7 +103,7 @@ func TestEnqueue(t *testing.T) {
 		})
 	})
 	t.Run("options of a call come on top of its task's", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			task := scheduler.NewTask[string, string]("echo", scheduler.InQueue("slow"), scheduler.Meta("from", "task"))
 			s := start(t, scheduler.WithTasks("echo"))
 			first := enqueue(t, s, task, "", scheduler.Meta("from", "call"), scheduler.Priority(scheduler.Low))
@@ -117,7 +117,7 @@ func TestEnqueue(t *testing.T) {
 		})
 	})
 	t.Run("tasks without a result", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			job := scheduler.NewJob[int]("job")
 			var got int
 			s := start(t, scheduler.WithFunc(job, func(_ context.Context, n int) error {
@@ -136,7 +136,7 @@ func TestEnqueue(t *testing.T) {
 }
 
 func TestEnqueue_WithID(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithHandler(echo, echoes))
 		first := enqueue(t, s, echo, "a")
 		if _, err := first.Wait(t.Context()); err != nil {
@@ -162,7 +162,7 @@ func TestEnqueue_WithID(t *testing.T) {
 
 func TestEnqueueMany(t *testing.T) {
 	t.Run("the IDs are in the order of the inputs", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t, scheduler.WithHandler(echo, echoes))
 			var in []string
 			for i := range 1000 {
@@ -184,7 +184,7 @@ func TestEnqueueMany(t *testing.T) {
 		})
 	})
 	t.Run("IDs ascend, within a millisecond too", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			c := at(epoch)
 			s := start(t, scheduler.WithTasks("echo"), scheduler.WithClock(c))
 			var last scheduler.RunID
@@ -215,7 +215,7 @@ func TestEnqueueMany(t *testing.T) {
 		})
 	})
 	t.Run("none of them is there when one is refused", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			other := scheduler.NewTask[string, string]("unknown")
 			s := start(t, scheduler.WithHandler(echo, echoes))
 			held := enqueue(t, s, echo, "x", scheduler.Unique("held"), scheduler.In(time.Hour))
@@ -239,7 +239,7 @@ func TestEnqueueMany(t *testing.T) {
 		})
 	})
 	t.Run("of tasks of several kinds and options", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t, scheduler.WithTasks("echo", "block"))
 			ids, err := s.EnqueueMany(t.Context(), []scheduler.Call{
 				echo.With("a"), block.With(1, scheduler.InQueue("q")), echo.With("b", scheduler.Priority(scheduler.Low)), echo.With("c"),
@@ -256,7 +256,7 @@ func TestEnqueueMany(t *testing.T) {
 		})
 	})
 	t.Run("none is no fault", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t)
 			if ids, err := s.EnqueueMany(t.Context(), nil); err != nil || ids != nil {
 				t.Errorf("got %v, %v", ids, err)
@@ -264,7 +264,7 @@ func TestEnqueueMany(t *testing.T) {
 		})
 	})
 	t.Run("over the bound of an entry it is refused", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t, scheduler.WithTasks("echo"))
 			in := make([]string, 25)
 			for i := range in {
@@ -281,7 +281,7 @@ func TestEnqueueMany(t *testing.T) {
 }
 
 func TestTask_Future(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithHandler(echo, echoes))
 		id := enqueue(t, s, echo, "x", scheduler.In(time.Minute)).ID()
 		parsed, err := scheduler.ParseRunID(id.String())
@@ -308,7 +308,7 @@ func TestTask_Future(t *testing.T) {
 
 func TestFuture_Wait(t *testing.T) {
 	t.Run("ends with its context", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t, scheduler.WithTasks("echo"))
 			f := enqueue(t, s, echo, "x")
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -326,7 +326,7 @@ func TestFuture_Wait(t *testing.T) {
 		})
 	})
 	t.Run("a failure is a RunError", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t, scheduler.WithHandler(echo, func(context.Context, string) (string, error) {
 				return "", errors.New("no paper")
 			}))
@@ -339,7 +339,7 @@ func TestFuture_Wait(t *testing.T) {
 		})
 	})
 	t.Run("the scheduler's end lets everybody go", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t, scheduler.WithTasks("echo"))
 			f := enqueue(t, s, echo, "x")
 			got := make(chan error)
@@ -353,7 +353,7 @@ func TestFuture_Wait(t *testing.T) {
 		})
 	})
 	t.Run("a result of another type is an error", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t, scheduler.WithHandler(echo, echoes))
 			id := enqueue(t, s, echo, "text").ID()
 			if n, err := scheduler.NewTask[string, int]("echo").Future(s, id).Wait(t.Context()); err == nil {
@@ -365,7 +365,7 @@ func TestFuture_Wait(t *testing.T) {
 
 func TestEnqueue_Unique(t *testing.T) {
 	t.Run("one run per key and task", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t, scheduler.WithTasks("echo", "block"))
 			holder := enqueue(t, s, echo, "a", scheduler.Unique("k"))
 			_, err := echo.Enqueue(t.Context(), s, "b", scheduler.Unique("k"))
@@ -381,7 +381,7 @@ func TestEnqueue_Unique(t *testing.T) {
 		})
 	})
 	t.Run("UniqueFor holds it longer than the run", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t, scheduler.WithHandler(echo, echoes))
 			opts := []scheduler.RunOption{scheduler.Unique("k"), scheduler.UniqueFor(time.Hour)}
 			if _, err := enqueue(t, s, echo, "a", opts...).Wait(t.Context()); err != nil {
@@ -397,7 +397,7 @@ func TestEnqueue_Unique(t *testing.T) {
 }
 
 func TestEnqueue_ExpireAfter(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		handle, release := blocker()
 		s := start(t, scheduler.WithHandler(block, handle), scheduler.WithConcurrency(1))
 		first := enqueue(t, s, block, 1, scheduler.ExpireAfter(time.Minute))
@@ -419,7 +419,7 @@ func TestEnqueue_ExpireAfter(t *testing.T) {
 }
 
 func TestEnqueue_UnknownTask(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithTasks("declared"))
 		_, err := echo.Enqueue(t.Context(), s, "x")
 		wantErr(t, "never seen", err, scheduler.ErrUnknownTask)
@@ -432,7 +432,7 @@ func TestEnqueue_UnknownTask(t *testing.T) {
 }
 
 func TestEnqueue_ContextEnded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithTasks("echo"))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -454,7 +454,7 @@ func TestEnqueue_ContextEnded(t *testing.T) {
 }
 
 func TestEnqueue_AtAndInWhenTheClockSteps(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		c := at(epoch)
 		opts := []scheduler.Option{scheduler.WithDataDir(dir), scheduler.WithClock(c), scheduler.WithHandler(echo, echoes)}

@@ -85,7 +85,7 @@ func TestCancel(t *testing.T) {
 		"expired":             {scheduler.ErrConflict, scheduler.Expired},
 	} {
 		t.Run(state, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				s, f := inState(t, state)
 				before := get(t, s, f.ID()).Attempt
 				wantErr(t, "Cancel", f.Cancel(t.Context()), want.err)
@@ -104,7 +104,7 @@ func TestCancel(t *testing.T) {
 		})
 	}
 	t.Run("no run", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t)
 			wantErr(t, "Cancel", s.Cancel(t.Context(), scheduler.RunID{}), scheduler.ErrNotFound)
 		})
@@ -112,7 +112,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestCancel_FreesTheSlot(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s, f := inState(t, "running")
 		next := enqueue(t, s, scheduler.NewTask[string, string]("work"), "")
 		if err := f.Cancel(t.Context()); err != nil {
@@ -140,7 +140,7 @@ func TestRetryNow(t *testing.T) {
 		"expired":             {nil, scheduler.Succeeded},
 	} {
 		t.Run(state, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				s, f := inState(t, state)
 				before := get(t, s, f.ID())
 				wantErr(t, "RetryNow", s.RetryNow(t.Context(), f.ID()), want.err)
@@ -167,7 +167,7 @@ func TestRetryNow(t *testing.T) {
 		})
 	}
 	t.Run("no run", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t)
 			wantErr(t, "RetryNow", s.RetryNow(t.Context(), scheduler.RunID{}), scheduler.ErrNotFound)
 		})
@@ -175,7 +175,7 @@ func TestRetryNow(t *testing.T) {
 }
 
 func TestRetryNow_FromTheHistory(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		ok := false
 		opts := []scheduler.Option{scheduler.WithDataDir(dir), scheduler.WithHandler(echo, func(_ context.Context, in string) (string, error) {
@@ -209,7 +209,7 @@ func TestRetryNow_FromTheHistory(t *testing.T) {
 }
 
 func TestRetryNow_OfARunWhoseUniqueKeyIsTaken(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithTasks("echo"))
 		first := enqueue(t, s, echo, "", scheduler.Unique("k"))
 		if err := first.Cancel(t.Context()); err != nil {
@@ -233,7 +233,7 @@ func TestRetryNow_OfARunWhoseUniqueKeyIsTaken(t *testing.T) {
 }
 
 func TestRetryNow_WhileTheCanceledHandlerStillRuns(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		release := make(chan string)
 		s := start(t, scheduler.WithConcurrency(2), scheduler.WithHandler(echo, func(context.Context, string) (string, error) {
 			return <-release, nil // deaf to its context
@@ -258,7 +258,7 @@ func TestRetryNow_WhileTheCanceledHandlerStillRuns(t *testing.T) {
 }
 
 func TestSchedule_OverlapSeesARunTakenUpAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		first := true
 		s := start(t, scheduler.WithHandler(echo, func(ctx context.Context, _ string) (string, error) {
 			if first {

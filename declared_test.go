@@ -9,7 +9,7 @@ import (
 )
 
 func TestWithSchedule(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		var notes journal
 		release := func(generation uint64, opts ...scheduler.Option) *scheduler.Scheduler {
@@ -49,7 +49,7 @@ func TestWithSchedule(t *testing.T) {
 }
 
 func TestStart_DeclaredScheduleOfAnUnknownTask(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		s := newScheduler(t, scheduler.WithDataDir(dir), scheduler.WithSchedule("s", scheduler.Every(time.Hour), echo.With("")))
 		wantErr(t, "Start", s.Start(t.Context()), scheduler.ErrUnknownTask)
@@ -61,7 +61,7 @@ func TestStart_DeclaredScheduleOfAnUnknownTask(t *testing.T) {
 }
 
 func TestWithApp_NewGenerationOfTheSameSchedule(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		for generation := range uint64(3) {
 			s := start(t, scheduler.WithDataDir(dir), scheduler.WithTasks("echo"), scheduler.WithApp("app", generation),
@@ -75,7 +75,7 @@ func TestWithApp_NewGenerationOfTheSameSchedule(t *testing.T) {
 }
 
 func TestSchedule_SetByHandOverADeclaredOne(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithTasks("echo"), scheduler.WithApp("app", 1),
 			scheduler.WithSchedule("s", scheduler.Every(time.Hour), echo.With("s")))
 		mustSchedule(t, s, "s", scheduler.Every(time.Hour)) // the same

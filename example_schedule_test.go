@@ -164,8 +164,8 @@ func ExampleScheduler_PauseSchedule() {
 		log.Fatal(err)
 	}
 	show := func(err error) {
-		for sc := range s.Schedules(ctx) {
-			fmt.Println(sc.Paused, sc.Next.IsZero(), err)
+		for sc, fault := range s.Schedules(ctx) {
+			fmt.Println(sc.Paused, sc.Next.IsZero(), err, fault)
 		}
 	}
 	show(s.PauseSchedule(ctx, "digest"))
@@ -173,8 +173,8 @@ func ExampleScheduler_PauseSchedule() {
 	fmt.Println(s.DeleteSchedule(ctx, "digest"))
 	fmt.Println(errors.Is(s.PauseSchedule(ctx, "digest"), scheduler.ErrNotFound))
 	// Output:
-	// true true <nil>
-	// false false <nil>
+	// true true <nil> <nil>
+	// false false <nil> <nil>
 	// <nil>
 	// true
 }

@@ -34,7 +34,7 @@ func attempts(t *testing.T, f func(ctx context.Context, attempt int) error, opts
 }
 
 func TestHandler_Error(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		run, starts, err := attempts(t, func(_ context.Context, n int) error { return fmt.Errorf("failure %d", n) },
 			scheduler.Retry(scheduler.Backoff{Initial: time.Second, Max: 3 * time.Second, Factor: 2, Jitter: scheduler.NoJitter, Attempts: 4}))
 		if diff := cmp.Diff([]time.Duration{0, time.Second, 3 * time.Second, 6 * time.Second}, starts); diff != "" {
@@ -56,7 +56,7 @@ func TestHandler_Error(t *testing.T) {
 }
 
 func TestHandler_ErrorThenSuccess(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		run, _, err := attempts(t, func(_ context.Context, n int) error {
 			if n < 3 {
 				return errors.New("not yet")
@@ -70,7 +70,7 @@ func TestHandler_ErrorThenSuccess(t *testing.T) {
 }
 
 func TestHandler_BackoffJitter(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		_, starts, _ := attempts(t, func(context.Context, int) error { return errors.New("no") },
 			scheduler.Retry(scheduler.Backoff{Initial: time.Second, Max: time.Minute, Jitter: 0.5, Attempts: 100}))
 		distinct := make(map[time.Duration]bool)
@@ -89,7 +89,7 @@ func TestHandler_BackoffJitter(t *testing.T) {
 }
 
 func TestHandler_Permanent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		run, starts, _ := attempts(t, func(context.Context, int) error {
 			return fmt.Errorf("wrapped: %w", scheduler.Permanent(errors.New("bad address")))
 		})
@@ -100,7 +100,7 @@ func TestHandler_Permanent(t *testing.T) {
 }
 
 func TestHandler_RetryAfter(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		run, starts, _ := attempts(t, func(context.Context, int) error {
 			return scheduler.RetryAfter(errors.New("busy"), 42*time.Minute)
 		}, scheduler.Retry(scheduler.Backoff{Attempts: 2}))
@@ -114,7 +114,7 @@ func TestHandler_RetryAfter(t *testing.T) {
 }
 
 func TestHandler_Snooze(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		run, starts, err := attempts(t, func(_ context.Context, n int) error {
 			if n <= 50 {
 				return scheduler.Snooze(time.Minute)
@@ -136,13 +136,13 @@ func TestHandler_Panic(t *testing.T) {
 	}{
 		"an error":        {func() { panic(errors.New("kaput")) }, "kaput"},
 		"a string":        {func() { panic("text") }, "text"},
-		"nil":             {func() { panic(nil) }, "nil"}, //nolint:govet,revive // that is the case
+		"nil":             {func() { panic(nil) }, "nil"}, //nolint:govet // that is the case
 		"a value":         {func() { panic(custom{7}) }, "{7}"},
 		"a runtime error": {func() { m["x"] = 1 }, "nil map"},
 		"Goexit":          {runtime.Goexit, "left its goroutine"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				run, starts, _ := attempts(t, func(_ context.Context, n int) error {
 					if n == 1 {
 						c.panics()
@@ -168,7 +168,7 @@ func TestHandler_Panic(t *testing.T) {
 }
 
 func TestHandler_PanicIsOnRecord(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		run, _, err := attempts(t, func(context.Context, int) error { panic("kaput") }, exact(time.Minute, 1))
 		if run.State != scheduler.Failed || !run.Panicked || !strings.Contains(run.Error, "kaput") {
 			t.Errorf("run: %+v", run)
@@ -181,7 +181,7 @@ func TestHandler_PanicIsOnRecord(t *testing.T) {
 }
 
 func TestHandler_Input(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		s := start(t, scheduler.WithHandler(echo, func(context.Context, string) (string, error) {
 			calls++
@@ -200,7 +200,7 @@ func TestHandler_Input(t *testing.T) {
 
 func TestHandler_Result(t *testing.T) {
 	t.Run("at the limit it is kept, above it the run fails for good", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			sized := scheduler.NewTask[int, string]("sized")
 			calls := 0
 			s := start(t, scheduler.WithMaxPayload(1000), scheduler.WithHandler(sized, func(_ context.Context, n int) (string, error) {
@@ -217,7 +217,7 @@ func TestHandler_Result(t *testing.T) {
 		})
 	})
 	t.Run("one that cannot be encoded fails the run for good", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			bad := scheduler.NewTask[int, chan int]("bad")
 			calls := 0
 			s := start(t, scheduler.WithHandler(bad, func(context.Context, int) (chan int, error) {
@@ -233,7 +233,7 @@ func TestHandler_Result(t *testing.T) {
 }
 
 func TestHandler_Timeout(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var causes []error
 		run, starts, _ := attempts(t, func(ctx context.Context, _ int) error {
 			<-ctx.Done()
@@ -253,7 +253,7 @@ func TestHandler_Timeout(t *testing.T) {
 }
 
 func TestHandler_TimeoutIgnored(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		run, starts, err := attempts(t, func(context.Context, int) error {
 			time.Sleep(time.Hour) // deaf
 			return nil
@@ -265,7 +265,7 @@ func TestHandler_TimeoutIgnored(t *testing.T) {
 }
 
 func TestCurrent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		if x := scheduler.Current(t.Context()); x != nil {
 			t.Errorf("outside of a handler: got %v", x)
 		}
@@ -300,7 +300,7 @@ func TestCurrent(t *testing.T) {
 }
 
 func TestCurrent_CheckpointTooLarge(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var refused error
 		_, _, err := attempts(t, func(ctx context.Context, _ int) error {
 			refused = scheduler.Current(ctx).Checkpoint(strings.Repeat("x", 1<<20))
@@ -313,7 +313,7 @@ func TestCurrent_CheckpointTooLarge(t *testing.T) {
 }
 
 func TestHandler_WaitsForItsChild(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		fib := scheduler.NewTask[int, int]("fib")
 		var s *scheduler.Scheduler
 		s = start(t, scheduler.WithConcurrency(1), scheduler.WithHandler(fib, func(ctx context.Context, n int) (int, error) {
@@ -345,7 +345,7 @@ func TestHandler_WaitsForItsChild(t *testing.T) {
 }
 
 func TestHandler_Concurrency(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		handle, release := blocker()
 		s := start(t, scheduler.WithConcurrency(3), scheduler.WithHandler(block, handle))
 		for i := range 10 {

@@ -33,18 +33,17 @@ func TestNew_ReportsAllFaultsAtOnce(t *testing.T) {
 		nil,
 	)
 	wantErr(t, "New", err, scheduler.ErrInvalid)
-	var syntax *scheduler.SyntaxError
-	if !errors.As(err, &syntax) {
+	if _, ok := errors.AsType[*scheduler.SyntaxError](err); !ok {
 		t.Error("the cron expression's fault is not among them")
 	}
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the joined errors themselves are counted
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		t.Fatalf("not joined: %v", err)
 	}
 	if got := len(joined.Unwrap()); got != 15 {
 		t.Errorf("%d faults, want 15:\n%v", got, err)
 	}
-	for _, line := range strings.Split(err.Error(), "\n") {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
 		if !strings.HasPrefix(line, "scheduler: ") {
 			t.Errorf("fault does not say where it is from: %s", line)
 		}
@@ -97,7 +96,7 @@ func badCalls() map[string]scheduler.Call {
 }
 
 func TestEnqueue_BadInput(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithTasks("echo", "f", "t"))
 		for name, call := range badCalls() {
 			_, err := s.Enqueue(t.Context(), call)
@@ -114,7 +113,7 @@ func TestEnqueue_BadInput(t *testing.T) {
 }
 
 func TestEnqueue_PayloadLimit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithTasks("echo"), scheduler.WithMaxPayload(100))
 		enqueue(t, s, echo, strings.Repeat("x", 98))
 		for _, n := range []int{99, 10_000} {
@@ -182,7 +181,7 @@ func everyCall(ctx context.Context, s *scheduler.Scheduler) map[string]func() er
 }
 
 func TestScheduler_Closed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, scheduler.WithTasks("echo"))
 		for name, call := range everyCall(t.Context(), s) {
 			wantErr(t, name+" before Start", call(), scheduler.ErrClosed)
@@ -200,7 +199,7 @@ func TestScheduler_Closed(t *testing.T) {
 }
 
 func TestShutdown_BeforeStart(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t)
 		shutdown(t, s)
 		wantErr(t, "Start", s.Start(t.Context()), scheduler.ErrClosed)
@@ -208,7 +207,7 @@ func TestShutdown_BeforeStart(t *testing.T) {
 }
 
 func TestStart_Twice(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithHandler(echo, echoes))
 		wantErr(t, "a second Start", s.Start(t.Context()), scheduler.ErrClosed)
 		if _, err := enqueue(t, s, echo, "").Wait(t.Context()); err != nil {
@@ -218,7 +217,7 @@ func TestStart_Twice(t *testing.T) {
 }
 
 func TestStart_Ready(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t)
 		select {
 		case <-s.Ready():
@@ -234,7 +233,7 @@ func TestStart_Ready(t *testing.T) {
 }
 
 func TestStart_ContextEnded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		dir := t.TempDir()
@@ -247,7 +246,7 @@ func TestStart_ContextEnded(t *testing.T) {
 
 func TestStart_Folder(t *testing.T) {
 	t.Run("in use", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			first := start(t, scheduler.WithDataDir(dir), scheduler.WithHandler(echo, echoes))
 			second := newScheduler(t, scheduler.WithDataDir(dir))
@@ -260,7 +259,7 @@ func TestStart_Folder(t *testing.T) {
 		})
 	})
 	t.Run("of another node", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			shutdown(t, start(t, scheduler.WithDataDir(dir), scheduler.WithNodeID("a")))
 			s := newScheduler(t, scheduler.WithDataDir(dir), scheduler.WithNodeID("b"))
@@ -269,7 +268,7 @@ func TestStart_Folder(t *testing.T) {
 		})
 	})
 	t.Run("is a file", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "file")
 			if err := os.WriteFile(path, nil, 0o600); err != nil {
 				t.Fatal(err)
@@ -285,7 +284,7 @@ func TestStart_Folder(t *testing.T) {
 		if os.Getuid() == 0 {
 			t.Skip("root may write everywhere")
 		}
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			if err := os.Chmod(dir, 0o500); err != nil { //nolint:gosec // not writable is the case
 				t.Fatal(err)
@@ -295,7 +294,7 @@ func TestStart_Folder(t *testing.T) {
 		})
 	})
 	t.Run("damaged", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			s := start(t, scheduler.WithDataDir(dir), scheduler.WithTasks("echo"))
 			enqueue(t, s, echo, "")
@@ -316,7 +315,7 @@ func TestStart_Folder(t *testing.T) {
 
 func TestShutdown_Drain(t *testing.T) {
 	t.Run("lets handlers finish", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			var child scheduler.RunID
 			var s *scheduler.Scheduler
@@ -346,7 +345,7 @@ func TestShutdown_Drain(t *testing.T) {
 		})
 	})
 	t.Run("stops those that take too long, without spending a retry", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			var cause error
 			s := start(t, scheduler.WithDataDir(dir), scheduler.WithHandler(echo, func(ctx context.Context, _ string) (string, error) {
@@ -374,7 +373,7 @@ func TestShutdown_Drain(t *testing.T) {
 }
 
 func TestRun(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, scheduler.WithDrainTimeout(5*time.Second), scheduler.WithHandler(echo, func(ctx context.Context, in string) (string, error) {
 			<-ctx.Done()
 			return "", ctx.Err()

@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,7 +22,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
-			os.Stderr.WriteString(err.Error() + "\n")
+			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
 	}
@@ -38,20 +37,12 @@ var echo = scheduler.NewTask[string, string]("echo")
 
 func echoes(_ context.Context, in string) (string, error) { return in, nil }
 
-// bubble runs f on virtual time, which begins at epoch and moves only while
-// everything waits.
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		// Cleanups run last first: this one gives what was shut down time to go.
-		t.Cleanup(func() { time.Sleep(time.Hour) })
-		f(t)
-	})
-}
-
-// newScheduler is scheduler.New for a bubble.
+// newScheduler is scheduler.New for a bubble of synctest, whose virtual time begins
+// at epoch and moves only while everything waits.
 func newScheduler(t *testing.T, opts ...scheduler.Option) *scheduler.Scheduler {
 	t.Helper()
+	// Cleanups run last first: this one gives what was shut down time to go.
+	t.Cleanup(func() { time.Sleep(time.Hour) })
 	s, err := scheduler.New(append([]scheduler.Option{scheduler.WithPlainTimers()}, opts...)...)
 	if err != nil {
 		t.Fatalf("New: %v", err)
@@ -82,7 +73,7 @@ func shutdown(t *testing.T, s *scheduler.Scheduler) {
 
 // at returns a clock that shows the given time now.
 func at(now time.Time) *clock.Skewed {
-	return clock.NewSkewed(clock.System, now.Sub(time.Now()))
+	return clock.NewSkewed(clock.System, time.Until(now))
 }
 
 // enqueue asks for a run of the task and fails the test if it is refused.

@@ -29,7 +29,7 @@ func queueStats(t *testing.T, s *scheduler.Scheduler, name string) scheduler.Que
 }
 
 func TestQueueLimit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		handle, release := blocker()
 		s := start(t, scheduler.WithHandler(block, handle), scheduler.WithConcurrency(10),
 			scheduler.WithQueue("narrow", scheduler.QueueLimit(2)))
@@ -64,7 +64,7 @@ func TestQueueLimit(t *testing.T) {
 }
 
 func TestPauseQueue(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		handle, release := blocker()
 		s := start(t, scheduler.WithHandler(block, handle))
 		first := enqueue(t, s, block, 1, scheduler.InQueue("q"))
@@ -95,7 +95,7 @@ func TestPauseQueue(t *testing.T) {
 }
 
 func TestPauseQueue_InTheLastMoment(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithHandler(echo, echoes))
 		f := enqueue(t, s, echo, "", scheduler.In(time.Minute), scheduler.InQueue("q"))
 		time.Sleep(time.Minute - 5*time.Millisecond) // released ahead already
@@ -111,7 +111,7 @@ func TestPauseQueue_InTheLastMoment(t *testing.T) {
 
 func TestPriority(t *testing.T) {
 	t.Run("higher classes first, then by the time they are due", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			var notes journal
 			s := start(t, scheduler.WithConcurrency(1), scheduler.WithHandler(echo, func(_ context.Context, in string) (string, error) {
 				notes.add("%s", in)
@@ -135,7 +135,7 @@ func TestPriority(t *testing.T) {
 		})
 	})
 	t.Run("waiting raises the class, so nothing starves", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			hold := scheduler.NewTask[string, string]("hold")
 			s := start(t, scheduler.WithConcurrency(1), scheduler.WithHandler(hold, func(_ context.Context, in string) (string, error) {
 				time.Sleep(2 * time.Second)
@@ -161,7 +161,7 @@ func TestPriority(t *testing.T) {
 }
 
 func TestWithQueue_AfterRestart(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		opts := func(limit uint32) []scheduler.Option {
 			return []scheduler.Option{

@@ -54,7 +54,7 @@ func TestFieldBug01_SpringNight(t *testing.T) {
 		"in jumps":         func(c *clock.Skewed) { jump(c, to, 10*time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				c := at(from)
 				var notes journal
 				s := start(t, scheduler.WithClock(c), ticker(&notes, c))
@@ -88,7 +88,7 @@ func TestFieldBug02_LastDayOfTheMonth(t *testing.T) {
 		}
 		wantLines(t, "ticks of "+expr, got, strings.Fields(want)...)
 	}
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := at(from)
 		var notes journal
 		s := start(t, scheduler.WithClock(c), ticker(&notes, c))
@@ -104,7 +104,7 @@ func TestFieldBug02_LastDayOfTheMonth(t *testing.T) {
 func TestFieldBug03_ClockSetBack(t *testing.T) {
 	for _, back := range []time.Duration{3 * time.Second, 2 * time.Hour, 400 * 24 * time.Hour} {
 		t.Run(back.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				c := at(time.Date(2024, 5, 10, 11, 59, 15, 0, time.UTC))
 				type firing struct {
 					job        string
@@ -167,7 +167,7 @@ func TestFieldBug04_ClockJumpsForward(t *testing.T) {
 			},
 		} {
 			t.Run(fmt.Sprintf("%v/%s", by, name), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					clk := at(epoch)
 					ran := make(chan time.Time, 1000)
 					s := start(t, scheduler.WithClock(clk), scheduler.WithHandler(echo, func(ctx context.Context, _ string) (string, error) {
@@ -214,7 +214,7 @@ func TestFieldBug04_ClockJumpsForward(t *testing.T) {
 // What was decided before the clock was set back is not decided again, and does not
 // stand in the way when it is right again.
 func TestFieldBug03_ClockSetBackAndForward(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := at(epoch.Add(12 * time.Hour))
 		var notes journal
 		s := start(t, scheduler.WithClock(c), ticker(&notes, c))
@@ -239,7 +239,7 @@ func TestFieldBug03_ClockSetBackAndForward(t *testing.T) {
 // The ledger of a pause over instants of which some had been decided before the
 // clock was set back has each of them once.
 func TestFieldBug03_ClockSetBackAndPaused(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := at(epoch.Add(12*time.Hour + 10*time.Second))
 		s := start(t, scheduler.WithClock(c), scheduler.WithHandler(echo, echoes))
 		mustSchedule(t, s, "s", scheduler.Cron("* * * * *"))
@@ -277,7 +277,7 @@ func TestFieldBug07_RestartAfterTheRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				dir := t.TempDir()
 				c := at(time.Date(2024, 6, 3, 7, 59, 0, 0, loc))
 				var notes journal
@@ -309,7 +309,7 @@ func TestFieldBug07_RestartAfterTheRun(t *testing.T) {
 // A job of each week runs each week, however often its process is restarted; what
 // was due during a restart runs under its own instant.
 func TestFieldBug09_RestartsMoreOftenThanRuns(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		var notes journal
 		opts := []scheduler.Option{scheduler.WithDataDir(dir), beat(&notes)}
@@ -324,7 +324,7 @@ func TestFieldBug09_RestartsMoreOftenThanRuns(t *testing.T) {
 		synctest.Wait()
 		wantLines(t, "starts", notes.take(), "168h0m0s", "336h0m0s", "504h0m0s")
 	})
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		var notes journal
 		opts := []scheduler.Option{scheduler.WithDataDir(dir), beat(&notes)}
@@ -342,7 +342,7 @@ func TestFieldBug09_RestartsMoreOftenThanRuns(t *testing.T) {
 // After a pause, or a time in which nothing ran, the next run comes within a
 // minute, and the policy bounds what is made up.
 func TestFieldBug22_PauseAndResume(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := at(epoch)
 		var notes journal
 		s := start(t, scheduler.WithClock(c), ticker(&notes, c))
@@ -374,7 +374,7 @@ func TestFieldBug22_DownFor36Hours(t *testing.T) {
 	} {
 		for _, cause := range []string{"time passes", "the clock is moved"} {
 			t.Run(fmt.Sprintf("policy %d, %s", policy, cause), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					dir := t.TempDir()
 					c := at(epoch)
 					var notes journal
@@ -399,7 +399,7 @@ func TestFieldBug22_DownFor36Hours(t *testing.T) {
 // An edit counts from itself: nothing is missed under the new rule that was due
 // before, and saving it unchanged changes nothing.
 func TestFieldBug23_ScheduleEdited(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c := at(time.Date(2024, 5, 9, 0, 0, 0, 0, time.UTC)) // a Thursday
 		var notes journal
 		s := start(t, scheduler.WithClock(c), ticker(&notes, c))
@@ -437,7 +437,7 @@ func TestFieldBug23_ScheduleEdited(t *testing.T) {
 
 // A retry of an old run is not touched by an edit.
 func TestFieldBug23_RetryOfAnOldRun(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var notes journal
 		s := start(t, scheduler.WithHandler(echo, func(ctx context.Context, in string) (string, error) {
 			notes.add("%v %s", time.Since(epoch), in)
@@ -458,7 +458,7 @@ func TestFieldBug23_RetryOfAnOldRun(t *testing.T) {
 
 // Saving a schedule while its tick is on its way neither loses nor doubles it.
 func TestFieldBug23_SavedWhileTheTickIsReleased(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var notes journal
 		s := start(t, beat(&notes))
 		for i := range 60 {

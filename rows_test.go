@@ -39,7 +39,7 @@ func killed(t *testing.T, dir string) string {
 // The attempt of a killed node is declared lost, the retry policy applies, and
 // later ticks run. Nobody resets anything by hand.
 func TestFieldBug05_KilledInTheMiddleOfARun(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		var notes journal
 		opts := func(dir string) []scheduler.Option {
@@ -74,7 +74,7 @@ func TestFieldBug05_KilledInTheMiddleOfARun(t *testing.T) {
 // A queued job whose worker is killed is taken over; if it was killed after the
 // handler's return the handler may run twice, but one result is kept.
 func TestFieldBug10_KilledWithATaskInHand(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		handle, release := blocker()
 		s := start(t, scheduler.WithDataDir(dir), scheduler.WithHandler(block, handle))
@@ -99,7 +99,7 @@ func TestFieldBug10_KilledWithATaskInHand(t *testing.T) {
 func TestFieldBug16_PoisonRun(t *testing.T) {
 	for attempts, starts := range map[uint32]int{1: 1, 2: 2, 3: 3, 25: 3} {
 		t.Run(fmt.Sprintf("%d attempts", attempts), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				dir := t.TempDir()
 				started := 0
 				work := scheduler.NewTask[string, string]("work")
@@ -162,7 +162,7 @@ func TestFieldBug13_CancelAgainstTheHandler(t *testing.T) {
 		"success, a moment later": func(context.Context) error { time.Sleep(time.Minute); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				starts := 0
 				s := start(t, scheduler.WithHandler(echo, func(ctx context.Context, in string) (string, error) {
 					starts++
@@ -202,7 +202,7 @@ func TestFieldBug14_UniqueKeyWithoutHolder(t *testing.T) {
 	}
 	for name, options := range endings {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				dir := t.TempDir()
 				work := scheduler.NewTask[string, string]("work", exact(time.Second, 1), scheduler.Unique("K"))
 				opts := []scheduler.Option{scheduler.WithDataDir(dir), scheduler.WithHandler(work, func(ctx context.Context, in string) (string, error) {
@@ -245,7 +245,7 @@ func TestFieldBug14_UniqueKeyWithoutHolder(t *testing.T) {
 		})
 	}
 	t.Run("held for a window, over a restart", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			work := scheduler.NewTask[string, string]("work", scheduler.Unique("K"), scheduler.UniqueFor(time.Hour))
 			opts := []scheduler.Option{scheduler.WithDataDir(dir), scheduler.WithHandler(work, echoes)}
@@ -263,7 +263,7 @@ func TestFieldBug14_UniqueKeyWithoutHolder(t *testing.T) {
 		})
 	})
 	t.Run("killed", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			work := scheduler.NewTask[string, string]("work", scheduler.Unique("K"))
 			s := start(t, scheduler.WithDataDir(dir), scheduler.WithTasks("work"))
@@ -294,7 +294,7 @@ func TestFieldBug15_BackoffThatOverflows(t *testing.T) {
 	} {
 		b.Attempts = scheduler.Unlimited
 		t.Run(fmt.Sprintf("factor %v, jitter %v", b.Factor, b.Jitter), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				var starts []time.Duration
 				s := start(t, scheduler.WithHandler(echo, func(context.Context, string) (string, error) {
 					starts = append(starts, time.Since(epoch))
@@ -317,7 +317,7 @@ func TestFieldBug15_BackoffThatOverflows(t *testing.T) {
 		})
 	}
 	t.Run("without a cap", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t, scheduler.WithHandler(echo, func(context.Context, string) (string, error) { return "", errors.New("no") }))
 			f := enqueue(t, s, echo, "", scheduler.Retry(scheduler.Backoff{
 				Initial: time.Second, Max: math.MaxInt64, Jitter: scheduler.NoJitter, Attempts: scheduler.Unlimited,
@@ -325,7 +325,7 @@ func TestFieldBug15_BackoffThatOverflows(t *testing.T) {
 			for i := range count {
 				synctest.Wait()
 				r := get(t, s, f.ID())
-				if r.State != scheduler.Scheduled || int(r.Failures) != i+1 || r.Due.Before(time.Now().Add(time.Second)) {
+				if r.State != scheduler.Scheduled || r.Failures != i+1 || r.Due.Before(time.Now().Add(time.Second)) {
 					t.Fatalf("after %d failures: %v, due %v", r.Failures, r.State, r.Due)
 				}
 				if err := s.RetryNow(t.Context(), f.ID()); err != nil {
@@ -340,7 +340,7 @@ func TestFieldBug15_BackoffThatOverflows(t *testing.T) {
 // and a low one gets its turn in a stream of critical ones.
 func TestFieldBug17_Starvation(t *testing.T) {
 	t.Run("parents in the low queue", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			parent := scheduler.NewTask[int, int]("parent", scheduler.InQueue("low"), scheduler.Priority(scheduler.Low))
 			child := scheduler.NewTask[int, int]("child", scheduler.InQueue("critical"), scheduler.Priority(scheduler.Critical))
 			var s *scheduler.Scheduler
@@ -380,7 +380,7 @@ func TestFieldBug17_Starvation(t *testing.T) {
 		})
 	})
 	t.Run("a low run in a stream of critical ones", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t, scheduler.WithConcurrency(2), scheduler.WithHandler(block, func(_ context.Context, n int) (int, error) {
 				time.Sleep(4 * time.Second) // twice as much work as there is room for
 				return n, nil
@@ -412,7 +412,7 @@ func TestFieldBug18_PanicUnderOverlapGuard(t *testing.T) {
 	for name, fault := range map[string]func(){
 		"an error":        func() { panic(errors.New("kaput")) },
 		"a string":        func() { panic("kaput") },
-		"nil":             func() { panic(nil) }, //nolint:govet,revive // that is the case
+		"nil":             func() { panic(nil) }, //nolint:govet // that is the case
 		"a runtime error": func() { none["x"]++ },
 		"Goexit":          runtime.Goexit,
 		"in a goroutine that hands it on": func() {
@@ -425,7 +425,7 @@ func TestFieldBug18_PanicUnderOverlapGuard(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				runs := 0
 				s := start(t, scheduler.WithConcurrency(1), scheduler.WithQueue("q", scheduler.QueueLimit(1)),
 					scheduler.WithHandler(echo, func(context.Context, string) (string, error) {
@@ -481,7 +481,7 @@ func TestFieldBug19_UnknownZone(t *testing.T) {
 	if _, err := scheduler.Cron("0 9 * * *", scheduler.Zone("Europe/Isle_of_Man")).Next(epoch, 1); err != nil {
 		t.Errorf("Europe/Isle_of_Man: %v", err)
 	}
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		s := start(t, scheduler.WithDataDir(dir), scheduler.WithTasks("echo"))
 		for i := range 99 {
@@ -526,7 +526,7 @@ func TestFieldBug19_UnknownZone(t *testing.T) {
 func TestFieldBug20_HugePayloads(t *testing.T) {
 	for _, size := range []int{2 << 10, 1 << 20, 64 << 20} {
 		t.Run(fmt.Sprintf("error of %d KiB", size>>10), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				run, starts, err := attempts(t, func(_ context.Context, n int) error {
 					if n == 1 {
 						return errors.New(strings.Repeat("ü", size/2))
@@ -544,7 +544,7 @@ func TestFieldBug20_HugePayloads(t *testing.T) {
 			})
 		})
 	}
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithHandler(echo, echoes))
 		const limit = scheduler.DefaultMaxPayload
 		got, err := enqueue(t, s, echo, strings.Repeat("x", limit-2)).Wait(t.Context())
@@ -568,7 +568,7 @@ func TestFieldBug21_SpecialNames(t *testing.T) {
 		"\u202eright to left", strings.Repeat("x", 255),
 	}
 	refused := []string{"", "a\nb", "\x00", "\x7f", "\xff\xfe", strings.Repeat("x", 256), strings.Repeat("x", 10<<10)}
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		opts := []scheduler.Option{scheduler.WithDataDir(dir)}
 		done := make(map[string]int)

@@ -94,7 +94,7 @@ func TestSchedule_Triggers(t *testing.T) {
 		{"Between", scheduler.Cron("* * * * *", scheduler.Between(epoch.Add(2*time.Minute), epoch.Add(4*time.Minute))), 0, 10 * time.Minute, "2m0s 3m0s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				clk := at(epoch.Add(c.from))
 				var notes journal
 				s := start(t, scheduler.WithClock(clk), scheduler.WithHandler(echo, func(ctx context.Context, _ string) (string, error) {
@@ -109,7 +109,7 @@ func TestSchedule_Triggers(t *testing.T) {
 				time.Sleep(c.forHow)
 				synctest.Wait()
 				var want []string
-				for _, at := range strings.Fields(c.want) {
+				for at := range strings.FieldsSeq(c.want) {
 					want = append(want, at+" ran")
 				}
 				wantLines(t, "ledger", ledger(t, s, "s", -24*time.Hour, 1000*time.Hour), want...)
@@ -120,7 +120,7 @@ func TestSchedule_Triggers(t *testing.T) {
 }
 
 func TestSchedule_RunsAreAsTheCallSays(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithTasks("echo"))
 		call := echo.With("x", scheduler.InQueue("q"), scheduler.Priority(scheduler.High), scheduler.Meta("k", "v"),
 			scheduler.ExpireAfter(time.Minute))
@@ -166,7 +166,7 @@ func TestSchedule_Overlap(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				var notes journal
 				s := start(t, scheduler.WithHandler(echo, func(context.Context, string) (string, error) {
 					notes.add("%v", time.Since(epoch))
@@ -189,7 +189,7 @@ func TestSchedule_Overlap(t *testing.T) {
 }
 
 func TestSchedule_OverlapDecidedAtTheDueTime(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		// The run before ends a moment before the tick, within the release ahead.
 		s := start(t, scheduler.WithHandler(echo, func(context.Context, string) (string, error) {
 			time.Sleep(10*time.Second - time.Millisecond)
@@ -202,7 +202,7 @@ func TestSchedule_OverlapDecidedAtTheDueTime(t *testing.T) {
 }
 
 func TestSchedule_Versions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithHandler(echo, echoes))
 		set := func(trigger scheduler.Trigger, call scheduler.Call, opts ...scheduler.ScheduleOption) int {
 			t.Helper()
@@ -239,7 +239,7 @@ func TestSchedule_Versions(t *testing.T) {
 }
 
 func TestPauseSchedule(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var notes journal
 		s := start(t, beat(&notes))
 		mustSchedule(t, s, "s", scheduler.Cron("* * * * *"))
@@ -272,7 +272,7 @@ func TestPauseSchedule(t *testing.T) {
 }
 
 func TestPaused(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var notes journal
 		s := start(t, beat(&notes))
 		mustSchedule(t, s, "s", scheduler.Cron("* * * * *"), scheduler.Paused())
@@ -289,7 +289,7 @@ func TestPaused(t *testing.T) {
 }
 
 func TestDeleteSchedule(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		handle, release := blocker()
 		s := start(t, scheduler.WithHandler(block, handle))
 		every := scheduler.Every(time.Minute)
@@ -324,7 +324,7 @@ func TestDeleteSchedule(t *testing.T) {
 }
 
 func TestDeleteSchedule_AndCreateWhileItsRunIsLive(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		handle, release := blocker()
 		s := start(t, scheduler.WithHandler(block, handle))
 		for range 2 {
@@ -371,7 +371,7 @@ func TestMisfire(t *testing.T) {
 	} {
 		for kind, trigger := range map[string]scheduler.Trigger{"cron": scheduler.Cron("* * * * *"), "every": scheduler.Every(time.Minute)} {
 			t.Run(c.name+" of "+kind, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					dir := t.TempDir()
 					var notes journal
 					s := start(t, scheduler.WithDataDir(dir), beat(&notes))
@@ -392,7 +392,7 @@ func TestMisfire(t *testing.T) {
 
 func TestTicks(t *testing.T) {
 	t.Run("a span is taken apart within the range that is asked for", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			opts := []scheduler.Option{scheduler.WithDataDir(dir), scheduler.WithHandler(echo, echoes)}
 			s := start(t, opts...)
@@ -416,7 +416,7 @@ func TestTicks(t *testing.T) {
 		})
 	})
 	t.Run("those of an older version stay readable, and do not spoil the newer ones", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := start(t, scheduler.WithHandler(echo, echoes))
 			pause := func() {
 				if err := s.PauseSchedule(t.Context(), "s"); err != nil {
@@ -439,7 +439,7 @@ func TestTicks(t *testing.T) {
 }
 
 func TestSchedules(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithTasks("echo"))
 		mustSchedule(t, s, "b", scheduler.Cron("@daily"))
 		mustSchedule(t, s, "a", scheduler.Every(time.Hour))
@@ -461,7 +461,7 @@ func TestSchedules(t *testing.T) {
 }
 
 func TestSchedule_BadInput(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithTasks("echo"))
 		hourly := scheduler.Every(time.Hour)
 		for name, c := range map[string]struct {
@@ -512,7 +512,7 @@ func TestSchedule_BadInput(t *testing.T) {
 }
 
 func TestSchedule_BadCron(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithTasks("echo"))
 		for expr, pos := range map[string]int{
 			"":               0,
@@ -548,7 +548,7 @@ func TestSchedule_BadCron(t *testing.T) {
 }
 
 func TestTicks_ZeroTimesAreNoBounds(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithHandler(echo, echoes))
 		mustSchedule(t, s, "s", scheduler.Every(time.Minute))
 		time.Sleep(3*time.Minute + time.Second)
