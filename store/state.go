@@ -183,6 +183,16 @@ func (s *State) Run(id RunID) *Run {
 // LiveRun returns a run that has not ended, or nil.
 func (s *State) LiveRun(id RunID) *Run { return s.runs[id] }
 
+// Newest reports whether r, a record out of the events of the last applied entry,
+// is live and has not been replaced by a later event. It costs no look-up.
+func (s *State) Newest(r *Run) bool {
+	if r.listed != s.window || int(r.slot) >= len(s.dirty.Runs) {
+		return s.runs[r.ID] == r
+	}
+	c := &s.dirty.Runs[r.slot]
+	return c.Run == r && !c.Final
+}
+
 // LiveRuns yields the live runs in no order.
 func (s *State) LiveRuns() iter.Seq[*Run] {
 	return func(yield func(*Run) bool) {

@@ -28,13 +28,13 @@ func (d *Dispatcher) Applied(st *store.State, b *store.Batch, results []store.Re
 			if e.Fence != 0 {
 				d.ended(e.Run.ID, e.Fence)
 			}
-			if st.LiveRun(e.Run.ID) == e.Run { // else a later event of the entry tells
+			if st.Newest(e.Run) { // else a later event of the entry tells
 				d.arm(e.Run, wall, elapsed)
 			}
 		case store.EventLeased:
 			d.leases[e.Run.ID] = d.granted(e)
 			w := d.workers[e.Session]
-			if w == nil || st.LiveRun(e.Run.ID) != e.Run {
+			if w == nil || !st.Newest(e.Run) {
 				continue
 			}
 			if grants == nil {
@@ -151,7 +151,7 @@ func (d *Dispatcher) untilDue(r *store.Run) time.Duration {
 // ended frees a lease that a report or a command has ended.
 func (d *Dispatcher) ended(id store.RunID, fence uint64) {
 	if l, ok := d.leases[id]; ok && l.fence == fence {
-		d.free(id)
+		d.release(id, l)
 	}
 }
 

@@ -51,10 +51,11 @@ func (d *Dispatcher) Prepare(b *store.Batch, st *store.State) {
 func (d *Dispatcher) settle(c *store.Complete, st *store.State) {
 	for i := range c.Reports {
 		rep := &c.Reports[i]
-		if l, ok := d.leases[rep.Run]; !ok || l.fence != rep.Fence {
+		l, ok := d.leases[rep.Run]
+		if !ok || l.fence != rep.Fence {
 			continue
 		}
-		d.free(rep.Run)
+		d.release(rep.Run, l)
 		if rep.Outcome != store.OutcomeFailed || rep.Backoff != 0 {
 			continue
 		}
@@ -66,10 +67,13 @@ func (d *Dispatcher) settle(c *store.Complete, st *store.State) {
 
 // free forgets a lease or a grant that was being proposed.
 func (d *Dispatcher) free(id store.RunID) {
-	l, ok := d.leases[id]
-	if !ok {
-		return
+	if l, ok := d.leases[id]; ok {
+		d.release(id, l)
 	}
+}
+
+// release is free for a lease that was looked up already.
+func (d *Dispatcher) release(id store.RunID, l lease) {
 	delete(d.leases, id)
 	d.queue(l.queue).leased--
 	if w := d.workers[l.session]; w != nil {
@@ -236,7 +240,7 @@ func (p *preparation) grantNew(e *store.Enqueue, most int) int {
 		if l := p.d.lanes[laneKey{spec.Queue, spec.Task}]; l != nil && !l.empty() {
 			continue
 		}
-		if _, out := p.d.leases[r.ID]; out || p.st.LiveRun(r.ID) != nil {
+		if _, out := p.d.leases[r.ID]; out {
 			continue // a repeated call
 		}
 		if !p.give(r.ID, spec, store.Elapsed, p.elapsed) {
