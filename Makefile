@@ -67,7 +67,7 @@ fuzz: ## each fuzz target for FUZZTIME (default: ten minutes in all); FUZZ=regex
 fuzz-short: ## each fuzz target for a few seconds
 	@GO="$(GO)" ./scripts/fuzz.sh "$(or $(FUZZTIME),3s)" "$(FUZZ)"
 
-# How many times the process is killed, and how many damages its files get, by half as many.
+# How many times the process is killed; a quarter as many damages of each kind are done to its files.
 CRASH_ROUNDS ?= 300
 
 .PHONY: crash

@@ -224,7 +224,7 @@ func (o *opener) open(what, name string, by []byte) {
 }
 
 // damages is how many damages of each kind each file gets.
-func damages() int { return max(6, *rounds/2) }
+func damages() int { return max(3, *rounds/4) }
 
 func TestDamage_is_refused_or_repaired(t *testing.T) {
 	for _, drained := range []bool{false, true} {
