@@ -152,6 +152,13 @@ func (s *Scheduler) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if s.node.Status().Flushed == 0 {
+		// Before anything is acknowledged the database must know of the log: else
+		// a folder that loses its log now would be taken for an empty one.
+		if err := s.node.Flush(ctx); err != nil {
+			return err
+		}
+	}
 	loops, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.loops.Go(func() { s.dispatch.Run(loops) }) // ended by stop, awaited by close

@@ -225,3 +225,24 @@ func TestFolder_that_is_a_file_is_refused(t *testing.T) {
 		t.Errorf("the file: got %q, want it untouched", got)
 	}
 }
+
+// A folder that has just been made is as safe as an old one: without its log it is
+// not taken for an empty one.
+func TestFolder_that_is_young_and_has_lost_its_log_is_refused(t *testing.T) {
+	for name, harm := range map[string]func(path string) error{
+		"missing": os.Remove,
+		"empty":   func(path string) error { return os.Truncate(path, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			p := spawn(t, "hold", dir)
+			var id scheduler.RunID
+			p.must(&id) // acknowledged, and most likely not flushed
+			p.kill()
+			if err := harm(filepath.Join(dir, "raft.db")); err != nil {
+				t.Fatal(err)
+			}
+			refuses(t, dir, scheduler.ErrCorrupt)
+		})
+	}
+}
