@@ -342,8 +342,8 @@ func (s *Scheduler) Stats(ctx context.Context) (Stats, error) {
 }
 
 // Backup writes a consistent copy of everything that was acknowledged before the
-// call. The copy is a folder's database: put it as state.db into an empty folder
-// and start with [WithDataDir] to restore.
+// call. The copy is a folder's database, state.db; a node does not start from it
+// without the log that belongs to it.
 func (s *Scheduler) Backup(ctx context.Context, w io.Writer) error {
 	if err := s.check(); err != nil {
 		return err
