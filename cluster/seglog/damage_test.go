@@ -2,7 +2,6 @@ package seglog_test
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -15,30 +14,32 @@ import (
 )
 
 // filled makes a log of several segments, closed or not, and tells what it holds.
-func filled(t testing.TB, clean bool) (*disk, *work) {
-	t.Helper()
+func filled(tb testing.TB, clean bool) (*disk, *work) {
+	tb.Helper()
 	d, w := newDisk(), newWork(11)
 	l, err := seglog.OpenFolder(d, small...)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	for _, key := range stableKeys {
 		w.acked.values[key] = w.r.Uint64()
 		if err := l.SetUint64([]byte(key), w.acked.values[key]); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	for i := range 14 {
 		logs := entries(uint64(1+3*i), 1, 3, []int{50, 400, 900, 1600}[i%4])
 		w.acked.logs = append(w.acked.logs, logs...)
-		store(t, l, logs...)
-	}
-	if err := l.DeleteRange(1, 5); err != nil {
-		t.Fatal(err)
+		if i == 13 { // so that no floor covers the last call
+			if err := l.DeleteRange(1, 5); err != nil {
+				tb.Fatal(err)
+			}
+		}
+		store(tb, l, logs...)
 	}
 	w.acked.logs = w.acked.logs[5:]
 	killed := d.clone() // a spare may be half made
-	closeLog(t, l)
+	closeLog(tb, l)
 	if clean {
 		return d, w
 	}
@@ -104,6 +105,58 @@ func TestOpen_DamageIsReportedOrHarmless(t *testing.T) {
 		if reported < 100 {
 			t.Errorf("%d of 1500 damages were reported", reported)
 		}
+	}
+}
+
+// TestOpen_TornOrDamaged spoils one of three frames of a log that was killed, each of one entry of nine sectors.
+func TestOpen_TornOrDamaged(t *testing.T) {
+	const size = 9 * sector
+	zero := func(b []byte) { clear(b[:sector]) }
+	flip := func(b []byte) { b[7] ^= 4 }
+	for _, tc := range []struct {
+		name  string
+		frame int // 0, 1, 2
+		part  int // sector of the frame
+		how   func([]byte)
+		want  int // entries left; -1 for damage
+	}{
+		{"a sector of the last frame was not written", 2, 4, zero, 2},
+		{"the first sector of the last frame was not written", 2, 0, zero, 2},
+		{"the last frame was changed", 2, 4, flip, -1},
+		{"the header of the last frame was changed", 2, 0, flip, -1},
+		{"a sector was lost before another frame", 1, 4, zero, -1},
+		{"a header was lost before another frame", 0, 0, zero, -1},
+		{"a frame was changed before another", 0, 4, flip, -1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := newDisk()
+			l, err := seglog.OpenFolder(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			logs := make([]*raft.Log, 3)
+			for i := range logs {
+				logs[i] = &raft.Log{Index: uint64(i + 1), Term: 1, Data: slices.Repeat([]byte{1}, size-48)} // and 48 more in the file
+				store(t, l, logs[i])
+			}
+			killed := d.clone()
+			closeLog(t, l)
+			b := killed.names["0000000000000001.seg"].written
+			tc.how(b[4096+tc.frame*size+tc.part*sector:])
+			l, err = seglog.OpenFolder(killed)
+			if tc.want < 0 {
+				if c := new(seglog.CorruptError); !errors.As(err, &c) || c.Offset < 4096 {
+					t.Fatalf("got error %v, want a CorruptError within the frames", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantLogs(t, l, logs[:tc.want])
+			store(t, l, logs[tc.want])
+			closeLog(t, l)
+		})
 	}
 }
 
@@ -198,7 +251,7 @@ func FuzzFrame(f *testing.F) {
 		}
 		if again, ok := seglog.ReencodeFacts(b); ok {
 			if third, ok := seglog.ReencodeFacts(again); !ok || string(third) != string(again) {
-				t.Fatal(fmt.Sprintf("facts %x become %x", again, third))
+				t.Fatalf("facts %x become %x", again, third)
 			}
 		}
 	})

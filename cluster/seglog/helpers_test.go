@@ -2,6 +2,7 @@ package seglog_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -37,10 +38,11 @@ func entry(index, term uint64, size int) *raft.Log {
 	r := rand.New(rand.NewPCG(index, term))
 	l := &raft.Log{Index: index, Term: term, Type: raft.LogType(r.IntN(6))}
 	if size > 0 {
-		l.Data = make([]byte, size)
-		for i := range l.Data {
-			l.Data[i] = byte(r.Uint32())
+		var b []byte
+		for len(b) < size {
+			b = binary.LittleEndian.AppendUint64(b, r.Uint64())
 		}
+		l.Data = b[:size]
 		if r.IntN(3) == 0 { // sectors of zeros inside
 			clear(l.Data[size/4 : size/4+size/2])
 		}

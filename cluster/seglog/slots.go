@@ -1,7 +1,6 @@
 package seglog
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -50,7 +49,7 @@ func createSlots(in folder, name string, value []byte) (*slots, error) {
 	return s, nil
 }
 
-// openSlots returns the newest value, and mends a copy that a crash or damage has spoiled.
+// openSlots returns the newest value, and makes both copies good again.
 // Errors: CorruptError if both are, VersionError.
 func openSlots(in folder, name string) (*slots, []byte, error) {
 	f, err := in.Open(name)
@@ -81,20 +80,17 @@ func (s *slots) load() ([]byte, error) {
 	if aErr != nil && bErr != nil {
 		return nil, aErr
 	}
-	if aErr == nil && bErr == nil && aSeq == bSeq && bytes.Equal(a, b) {
-		s.seq = aSeq
-		return a, nil
-	}
-	value, mend, keep := a, int64(slotSize), int64(0)
+	value, other, good := a, int64(slotSize), int64(0)
 	s.seq = aSeq
 	if aErr != nil || bErr == nil && bSeq > aSeq {
-		value, mend, keep, s.seq = b, 0, slotSize, bSeq
+		value, other, good, s.seq = b, 0, slotSize, bSeq
 	}
-	// The good copy may be of a write whose sync failed, and then it is in memory alone: so it is written again too.
-	if err := s.put(value, mend); err != nil {
+	// Both are written anew: one may be spoiled, and one may be of a write whose sync failed, and then it is in memory
+	// alone, however good it looks.
+	if err := s.put(value, other); err != nil {
 		return nil, err
 	}
-	return value, s.put(value, keep)
+	return value, s.put(value, good)
 }
 
 // parseSlot returns a part of b.
