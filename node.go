@@ -75,7 +75,7 @@ func newNodeID() string { return "node-" + uuid.NewString()[:8] }
 // settleNodeID reads the folder's node ID, or writes it if there is none yet. A
 // folder that is in use already has one.
 func settleNodeID(cfg *config, used bool) error {
-	path := filepath.Join(cfg.dir, "node-id")
+	path := filepath.Join(cfg.dir, nodeIDFile)
 	kept, err := os.ReadFile(path)
 	switch {
 	case err == nil && strings.TrimSpace(string(kept)) != "":
@@ -94,13 +94,27 @@ func settleNodeID(cfg *config, used bool) error {
 	if cfg.nodeID == "" {
 		cfg.nodeID = newNodeID()
 	}
-	if err := os.WriteFile(path+".new", []byte(cfg.nodeID+"\n"), 0o600); err != nil {
-		return fmt.Errorf("data folder: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := writeNodeID(path, cfg.nodeID); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
 	return nil
+}
+
+// nodeIDFile is the file of a folder that keeps the ID of its node.
+const nodeIDFile = "node-id"
+
+// writeNodeID writes the file whole or not at all. Opening the log makes its name
+// durable.
+func writeNodeID(path, id string) error {
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(id + "\n")
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 func (s *Scheduler) clusterConfig() cluster.Config {

@@ -342,8 +342,7 @@ func (s *Scheduler) Stats(ctx context.Context) (Stats, error) {
 }
 
 // Backup writes a consistent copy of everything that was acknowledged before the
-// call. The copy is a folder's database, state.db; a node does not start from it
-// without the log that belongs to it.
+// call, while the scheduler works. [Restore] fills a folder from it.
 func (s *Scheduler) Backup(ctx context.Context, w io.Writer) error {
 	if err := s.check(); err != nil {
 		return err

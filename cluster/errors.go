@@ -44,6 +44,9 @@ var (
 	// of them cannot be read: an acknowledged entry may be lost.
 	ErrDamaged = errors.New("cluster: log or storage is damaged")
 
+	// ErrConflict says that a folder cannot be filled from a backup.
+	ErrConflict = errors.New("cluster: conflict")
+
 	// ErrNotMember says that the folder belongs to a cluster of which the node
 	// ID is no member.
 	ErrNotMember = errors.New("cluster: node is no member")
