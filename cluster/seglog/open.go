@@ -148,18 +148,6 @@ func (l *Log) openLive(id uint64) (*segment, error) {
 	return s, nil
 }
 
-// load reads the segment into buf, or a larger one, and scans it.
-func (c *scan) load(buf []byte) ([]byte, error) {
-	if int64(cap(buf)) < c.s.size {
-		buf = make([]byte, c.s.size)
-	}
-	c.b = buf[:c.s.size]
-	if _, err := c.s.f.ReadAt(c.b, 0); err != nil && !errors.Is(err, io.EOF) {
-		return buf, fmt.Errorf("seglog: read %s: %w", c.s.name, err)
-	}
-	return buf, c.run()
-}
-
 // append moves all that is in the queue into the log: s, which has entries, and blank ones before it.
 func (l *Log) append(s *segment) {
 	for _, blank := range l.spares.queue {

@@ -1,8 +1,10 @@
 package seglog
 
 import (
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 
 	"github.com/hashicorp/raft"
 )
@@ -20,6 +22,47 @@ type scan struct {
 
 func (c *scan) corrupt(off int64, format string, args ...any) error {
 	return &CorruptError{c.s.name, off, fmt.Sprintf(format, args...)}
+}
+
+// load reads the segment into buf, or a larger one, and scans it. It returns the buffer. A blank segment, such as the
+// one that is made ahead, is read through a small window: to fault in memory for it would take longer than to read it.
+func (c *scan) load(buf []byte) ([]byte, error) {
+	if cap(buf) < windowSize {
+		buf = make([]byte, windowSize)
+	}
+	blank, err := c.blank(buf[:windowSize])
+	if err != nil || blank {
+		c.s.end = pageSize
+		return buf, err
+	}
+	if int64(cap(buf)) < c.s.size {
+		buf = make([]byte, c.s.size)
+	}
+	c.b = buf[:c.s.size]
+	if err := c.read(c.b, 0); err != nil {
+		return buf, err
+	}
+	return buf, c.run()
+}
+
+const windowSize = 256 << 10
+
+// blank reports whether there is nothing but zeros behind the header.
+func (c *scan) blank(window []byte) (bool, error) {
+	for off := int64(pageSize); off < c.s.size; off += int64(len(window)) {
+		part := window[:min(int64(len(window)), c.s.size-off)]
+		if err := c.read(part, off); err != nil || !allZero(part) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (c *scan) read(b []byte, off int64) error {
+	if _, err := c.s.f.ReadAt(b, off); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("seglog: read %s: %w", c.s.name, err)
+	}
+	return nil
 }
 
 // run fills in base, spans and end of the segment. Errors: CorruptError.
