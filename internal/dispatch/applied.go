@@ -44,8 +44,10 @@ func (d *Dispatcher) Applied(st *store.State, b *store.Batch, results []store.Re
 		case store.EventFinished:
 			d.finished(e)
 		case store.EventScheduleSet:
-			if st.Schedule(e.Schedule.ID) == e.Schedule {
-				d.armTick(e.Schedule)
+			// As it is after the entry: a run of it that ended later in the entry has
+			// replaced the record without an event.
+			if sc := st.Schedule(e.Schedule.ID); sc != nil && sc.Number == e.Schedule.Number {
+				d.armTick(sc)
 			}
 		case store.EventScheduleGone:
 			delete(d.armed, e.Schedule.Number)

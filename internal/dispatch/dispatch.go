@@ -79,6 +79,7 @@ type Dispatcher struct {
 	timers  [2]*engine.Wheel[timer] // by store.Clock
 	stale   int                     // timers of runs that no longer want them
 	held    []heldTick              // ticks that may not be decided before they are due
+	rearm   []uint64                // numbers of schedules to arm anew: the wall clock was set back
 	armed   map[uint64]int64        // schedule number → armed tick with a timer
 	ids     map[uint64]string       // schedule number → ID
 	rules   map[uint64]compiled     // by schedule number
@@ -153,7 +154,7 @@ func New(cfg Config) *Dispatcher {
 // reset forgets everything but the workers.
 func (d *Dispatcher) reset() {
 	d.timers = [2]*engine.Wheel[timer]{}
-	d.stale, d.held, d.orphans = 0, nil, nil
+	d.stale, d.held, d.rearm, d.orphans = 0, nil, nil, nil
 	d.armed = make(map[uint64]int64)
 	d.ids = make(map[uint64]string)
 	d.rules = make(map[uint64]compiled)
@@ -177,7 +178,8 @@ func (d *Dispatcher) Lead(st *store.State, leading bool) {
 		return
 	}
 	wall, elapsed := d.cfg.Now()
-	d.offset = wall - elapsed
+	// The first batch sees what the wall clock did while nobody led.
+	d.offset = st.Meta().Wall - st.Meta().Elapsed
 	d.timers[store.Elapsed] = engine.New[timer](elapsed)
 	d.timers[store.Wall] = engine.New[timer](wall)
 	d.nextPrune = elapsed + int64(pruneEvery)
@@ -316,7 +318,7 @@ func (d *Dispatcher) next() time.Duration {
 	if !d.leading {
 		return time.Hour
 	}
-	if stepped(wall-elapsed, d.offset) {
+	if stepped(wall-elapsed, d.offset) || d.mayRearm() {
 		return 0
 	}
 	sleep := int64(watchClock)

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/escapement-go/scheduler/store"
@@ -86,6 +87,28 @@ func (p *preparation) decide(sc *store.Schedule) {
 	}
 	p.ticks++
 	p.d.armed[sc.Number] = deciding
+	if _, done := sc.DecidedAt(sc.Next); done {
+		// The wall clock was set back, and a change of the trigger has armed a tick
+		// that had its outcome before.
+		p.add(store.Command{Kind: store.KindRearm, Rearm: &store.Rearm{Ticks: []store.RearmTick{
+			{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next, Next: nextUndecided(rule, sc, sc.Next)},
+		}}})
+		return
+	}
+	t := p.verdict(rule, sc)
+	p.add(store.Command{Kind: store.KindTick, Tick: t})
+	if t.Nominal != 0 && (sc.Overlap == store.OverlapAllow || len(sc.Live) == 0) {
+		if p.fresh == nil {
+			p.fresh = make(map[store.RunID]*store.Schedule)
+		}
+		due := *sc
+		due.Next = t.Nominal
+		p.fresh[t.Run] = &due
+	}
+}
+
+// verdict says what becomes of the armed tick of sc and all after it up to now.
+func (p *preparation) verdict(rule Rule, sc *store.Schedule) *store.TickCommand {
 	now := p.now(sc.Trigger.TickClock())
 	t := &store.TickCommand{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next}
 	last := sc.Next
@@ -113,15 +136,7 @@ func (p *preparation) decide(sc *store.Schedule) {
 		t.Run = p.mint(last)
 	}
 	t.Next = nextUndecided(rule, sc, last)
-	p.add(store.Command{Kind: store.KindTick, Tick: t})
-	if runs && (sc.Overlap == store.OverlapAllow || len(sc.Live) == 0) {
-		if p.fresh == nil {
-			p.fresh = make(map[store.RunID]*store.Schedule)
-		}
-		due := *sc
-		due.Next = last
-		p.fresh[t.Run] = &due
-	}
+	return t
 }
 
 // lastUndecided returns the latest tick up to now that has no outcome yet; the
@@ -192,31 +207,34 @@ func stepped(offset, seen int64) bool { return offset < seen-stepBack || offset 
 func (p *preparation) followClock() {
 	d := p.d
 	offset := p.wall - p.elapsed
-	back := offset < d.offset-stepBack
 	if stepped(offset, d.offset) {
 		d.cfg.Logger.Warn("wall clock stepped", "by", time.Duration(offset-d.offset))
 	}
+	back := offset < d.offset-stepBack
 	d.offset = offset
-	if !back {
-		return
+	if back {
+		p.turnBack()
 	}
-	d.held = nil
-	wheel := d.timers[store.Wall]
-	wheel.Reset(p.wall)
-	m := new(store.Rearm)
+	if len(d.rearm) > 0 {
+		p.rearm()
+	}
+}
+
+// turnBack sets the timers of what hangs on the wall clock anew.
+func (p *preparation) turnBack() {
+	d := p.d
+	d.held = slices.DeleteFunc(d.held, func(h heldTick) bool { return h.clock == store.Wall })
+	d.rearm = d.rearm[:0]
+	d.timers[store.Wall].Reset(p.wall)
 	for sc := range p.st.Schedules() {
 		if sc.Trigger.TickClock() != store.Wall || sc.Paused || sc.Next == 0 {
 			continue
 		}
-		delete(d.armed, sc.Number)
-		d.armTick(sc)
-		rule, err := d.rule(sc)
-		if err != nil {
-			continue
+		if d.armed[sc.Number] != deciding {
+			delete(d.armed, sc.Number)
+			d.armTick(sc)
 		}
-		if next := nextUndecided(rule, sc, p.wall); next != sc.Next && next != 0 {
-			m.Ticks = append(m.Ticks, store.RearmTick{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next, Next: next})
-		}
+		d.rearm = append(d.rearm, sc.Number)
 	}
 	for r := range p.st.LiveRuns() {
 		if r.State == store.Scheduled && r.Clock == store.Wall {
@@ -225,9 +243,42 @@ func (p *preparation) followClock() {
 			}
 		}
 	}
+}
+
+// rearm has the state arm ticks that come before the armed ones, now that the
+// wall clock was set back. A schedule whose tick is on its way has its turn once
+// that was applied.
+func (p *preparation) rearm() {
+	d := p.d
+	m := new(store.Rearm)
+	left := d.rearm[:0]
+	for _, number := range d.rearm {
+		if d.armed[number] == deciding || len(m.Ticks) == maxTicks {
+			left = append(left, number)
+			continue
+		}
+		sc := p.st.Schedule(d.ids[number])
+		if sc == nil || sc.Number != number || sc.Paused || sc.Trigger.TickClock() != store.Wall {
+			continue
+		}
+		rule, err := d.rule(sc)
+		if err != nil {
+			continue
+		}
+		if next := nextUndecided(rule, sc, p.wall); next != 0 && next < sc.Next {
+			m.Ticks = append(m.Ticks, store.RearmTick{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next, Next: next})
+		}
+	}
+	d.rearm = left
 	if len(m.Ticks) > 0 {
 		p.add(store.Command{Kind: store.KindRearm, Rearm: m})
 	}
+}
+
+// mayRearm reports whether a schedule waits to be armed anew whose tick is not on
+// its way.
+func (d *Dispatcher) mayRearm() bool {
+	return slices.ContainsFunc(d.rearm, func(number uint64) bool { return d.armed[number] != deciding })
 }
 
 // pruneEvery is how often the history's bounds are looked at.
