@@ -473,3 +473,31 @@ func TestFieldBug23_SavedWhileTheTickIsReleased(t *testing.T) {
 		wantLines(t, "starts", notes.take(), "10s", "20s", "30s", "40s", "50s")
 	})
 }
+
+// A clock that was far ahead for a while lets nothing freeze once it is right
+// again: the ticks that it had let go come about.
+func TestFieldBug04_ClockJumpsForwardAndBack(t *testing.T) {
+	for _, by := range []time.Duration{time.Hour, 50 * 365 * 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			c := at(epoch)
+			var notes journal
+			s := start(t, scheduler.WithClock(c), ticker(&notes, c))
+			mustSchedule(t, s, "s", scheduler.Cron("* * * * *"))
+			time.Sleep(90 * time.Second)
+			c.Step(by)
+			time.Sleep(80 * time.Second)
+			c.Step(-by)
+			notes.take()
+			time.Sleep(3 * time.Minute)
+			wantLines(t, "firings", notes.take(), "s 2000-01-01T00:03:00Z", "s 2000-01-01T00:04:00Z", "s 2000-01-01T00:05:00Z")
+			var got []string
+			for tick, err := range s.Ticks(t.Context(), "s", epoch, epoch.Add(8*time.Minute)) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, tick.Nominal.Format("15:04 ")+tick.Outcome.String())
+			}
+			wantLines(t, "ledger", got, "00:01 ran", "00:02 merged", "00:03 ran", "00:04 ran", "00:05 ran", "00:06 merged", "00:07 merged")
+		})
+	}
+}

@@ -249,7 +249,7 @@ func (s *State) fire(n *Schedule, t *TickCommand) {
 		More: &RunMore{Meta: n.Meta, Schedule: n.ID, Version: n.Version, Nominal: t.Nominal},
 	}
 	if n.Spec.ExpireAfter > 0 {
-		r.More.ExpireAt = s.meta.Elapsed + max(t.Nominal-s.now(clock), 0) + n.Spec.ExpireAfter
+		r.More.ExpireAt = s.in(max(t.Nominal-s.now(clock), 0) + n.Spec.ExpireAfter)
 	}
 	s.replace(nil, r)
 	n.Live = append(slices.Clip(n.Live), r.ID)
@@ -287,17 +287,96 @@ func (sc *Schedule) decideFrom(now int64) {
 }
 
 // record writes a ledger row of n, which is not yet published, and marks its
-// ticks as decided.
+// ticks as decided, or as let go.
 func (s *State) record(n *Schedule, t Tick) {
 	t.Schedule, t.Version, t.Decided = n.Number, n.Version, s.meta.Wall
+	s.emit(Event{Kind: EventTick, Schedule: n, Tick: &t})
+	rows := s.giveWay(n, t)
+	for _, row := range rows {
+		s.writeTick(row)
+	}
+	if t.Outcome == TickMerged || t.Outcome == TickMissed {
+		n.letGo(rows)
+		return
+	}
+	n.decide(t)
+}
+
+func (s *State) writeTick(t Tick) {
 	seg := s.addRow(TickSegment, uint32(max(t.To, 0)/86_400e9), int64(64+len(t.Reason)))
 	s.dirty.Ticks = append(s.dirty.Ticks, TickRow{seg, t})
-	s.emit(Event{Kind: EventTick, Schedule: n, Tick: &t})
+}
 
-	spans := slices.Clone(n.Decided)
-	if len(spans) == 0 {
-		spans = []Span{{t.From, t.From}}
+// giveWay takes the ticks of t out of the loose rows of n, and returns the rows
+// that t is written as. A row is found by its last tick: what is left at the end
+// of a loose row is written over it, and where one ends within t, so does a row
+// of t.
+func (s *State) giveWay(n *Schedule, t Tick) (rows []Tick) {
+	var loose []Tick
+	for _, l := range n.Loose {
+		if l.To < t.From || t.To < l.From {
+			loose = append(loose, l)
+			continue
+		}
+		// Right after the tick that was decided last there is none before t.
+		if follows := len(n.Decided) > 0 && n.Decided[len(n.Decided)-1].To+1 == l.From; l.From < t.From && !follows {
+			left := l
+			left.To = t.From - 1
+			s.writeTick(left)
+			loose = append(loose, left)
+		}
+		switch {
+		case t.To < l.To:
+			l.From = t.To + 1
+			s.writeTick(l)
+			loose = append(loose, l)
+		case l.To < t.To:
+			part := t
+			part.To = l.To
+			rows = append(rows, part)
+			t.From = l.To + 1
+		}
 	}
+	n.Loose = loose
+	return append(rows, t)
+}
+
+// letGo adds rows to the loose ones of n. When there are too many, the oldest
+// count as decided.
+func (n *Schedule) letGo(rows []Tick) {
+	loose := slices.Concat(n.Loose, rows)
+	slices.SortFunc(loose, func(a, b Tick) int { return cmp.Compare(a.From, b.From) })
+	for len(loose) > maxDecided {
+		old := loose[0]
+		loose = loose[1:]
+		spans := slices.Clone(n.Decided)
+		next := -1 // the span after it takes it in
+		for i := range spans {
+			if spans[i].From > old.To && (next < 0 || spans[i].From < spans[next].From) {
+				next = i
+			}
+		}
+		if next >= 0 {
+			spans[next].From = old.From
+			n.Decided = spans
+		}
+	}
+	n.Loose = loose
+}
+
+// decide marks the ticks of t as decided.
+func (n *Schedule) decide(t Tick) {
+	if len(n.Decided) == 0 {
+		n.Decided = []Span{{t.From, t.From}}
+	}
+	last := n.Decided[len(n.Decided)-1]
+	for _, l := range n.Loose {
+		if last.To < l.From && l.To < t.From { // not to be taken in
+			n.decideFrom(t.From)
+			break
+		}
+	}
+	spans := slices.Clone(n.Decided)
 	cur := &spans[len(spans)-1]
 	cur.From, cur.To = min(cur.From, t.From), max(cur.To, t.To)
 	for i := 0; i < len(spans)-1; {

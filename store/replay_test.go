@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -130,14 +131,14 @@ func TestState_Flush_brings_every_final_run_and_tick(t *testing.T) {
 	s, kept := store.NewState(), memstore.New(memstore.Options{})
 	g := storetest.NewGenerator(3)
 	g.Prune = false
-	last, ticks := make(map[store.RunID]*store.Run), 0
+	last, ticks := make(map[store.RunID]*store.Run), make(map[uint64][]store.Tick)
 	for index := uint64(1); index <= 1500; index++ {
 		_, events := s.Apply(index, 1, g.Next(s))
 		g.Observe(index, events)
 		for _, e := range events {
 			switch {
 			case e.Kind == store.EventTick:
-				ticks++
+				ticks[e.Tick.Schedule] = append(ticks[e.Tick.Schedule], *e.Tick)
 			case e.Run != nil:
 				last[e.Run.ID] = e.Run
 			}
@@ -160,8 +161,34 @@ func TestState_Flush_brings_every_final_run_and_tick(t *testing.T) {
 			t.Errorf("run %v: %+v, want %+v", id, got, want)
 		}
 	}
-	if got := kept.Stats().Ticks; got != int64(ticks) {
-		t.Errorf("%d ledger rows, want %d", got, ticks)
+	for schedule, decided := range ticks {
+		checkLedger(t, kept, schedule, decided)
+	}
+}
+
+// checkLedger checks that no two rows of a schedule overlap, and that each tick
+// that was decided, and not merely let go, has its row.
+func checkLedger(t *testing.T, kept *memstore.Store, schedule uint64, decided []store.Tick) {
+	t.Helper()
+	rows := make(map[int64]store.Tick)
+	end := int64(math.MinInt64)
+	for row, err := range kept.Ticks(schedule, math.MinInt64, math.MaxInt64) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row.From <= end {
+			t.Errorf("schedule %d: row %d to %d begins before %d, where the last one ends", schedule, row.From, row.To, end)
+		}
+		end = row.To
+		rows[row.To] = *row
+	}
+	for _, d := range decided {
+		if d.Outcome == store.TickMerged || d.Outcome == store.TickMissed {
+			continue
+		}
+		if got := rows[d.To]; got.Outcome != d.Outcome || got.From > d.From && d.From == d.To {
+			t.Errorf("schedule %d: tick %d has the row %+v, want %+v", schedule, d.To, got, d)
+		}
 	}
 }
 

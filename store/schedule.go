@@ -90,6 +90,11 @@ type Schedule struct {
 	// was set back or the trigger was changed.
 	Decided []Span `msg:"s,omitempty"`
 
+	// Loose are the ledger's newest rows of ticks that were let go, merged or
+	// missed, in order. They are not in Decided: should the clock, once it was
+	// wrong, be set back before such a tick, it comes about and gets its own row.
+	Loose []Tick `msg:"q,omitempty"`
+
 	// Live are the runs the schedule made that have not ended, oldest first.
 	Live []RunID `msg:"l,omitempty"`
 }

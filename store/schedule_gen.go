@@ -222,8 +222,8 @@ func (z Queue) Msgsize() (s int) {
 func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(19)
-	var zb0001Mask uint32 /* 19 bits */
+	zb0001Len := uint32(20)
+	var zb0001Mask uint32 /* 20 bits */
 	_ = zb0001Mask
 	if z.Input == nil {
 		zb0001Len--
@@ -269,9 +269,13 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x20000
 	}
-	if z.Live == nil {
+	if z.Loose == nil {
 		zb0001Len--
 		zb0001Mask |= 0x40000
+	}
+	if z.Live == nil {
+		zb0001Len--
+		zb0001Mask |= 0x80000
 	}
 	// variable map header, size zb0001Len
 	o = msgp.AppendMapHeader(o, zb0001Len)
@@ -383,13 +387,25 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 			}
 		}
 		if (zb0001Mask & 0x40000) == 0 { // if not omitted
+			// string "q"
+			o = append(o, 0xa1, 0x71)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.Loose)))
+			for za0003 := range z.Loose {
+				o, err = z.Loose[za0003].MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Loose", za0003)
+					return
+				}
+			}
+		}
+		if (zb0001Mask & 0x80000) == 0 { // if not omitted
 			// string "l"
 			o = append(o, 0xa1, 0x6c)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Live)))
-			for za0003 := range z.Live {
-				o, err = z.Live[za0003].MarshalMsg(o)
+			for za0004 := range z.Live {
+				o, err = z.Live[za0004].MarshalMsg(o)
 				if err != nil {
-					err = msgp.WrapError(err, "Live", za0003)
+					err = msgp.WrapError(err, "Live", za0004)
 					return
 				}
 			}
@@ -598,22 +614,41 @@ func (z *Schedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					}
 				}
 			}
-		case "l":
+		case "q":
 			var zb0007 uint32
 			zb0007, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Loose")
+				return
+			}
+			if cap(z.Loose) >= int(zb0007) {
+				z.Loose = (z.Loose)[:zb0007]
+			} else {
+				z.Loose = make([]Tick, zb0007)
+			}
+			for za0003 := range z.Loose {
+				bts, err = z.Loose[za0003].UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Loose", za0003)
+					return
+				}
+			}
+		case "l":
+			var zb0008 uint32
+			zb0008, bts, err = msgp.ReadArrayHeaderBytes(bts)
 			if err != nil {
 				err = msgp.WrapError(err, "Live")
 				return
 			}
-			if cap(z.Live) >= int(zb0007) {
-				z.Live = (z.Live)[:zb0007]
+			if cap(z.Live) >= int(zb0008) {
+				z.Live = (z.Live)[:zb0008]
 			} else {
-				z.Live = make([]RunID, zb0007)
+				z.Live = make([]RunID, zb0008)
 			}
-			for za0003 := range z.Live {
-				bts, err = z.Live[za0003].UnmarshalMsg(bts)
+			for za0004 := range z.Live {
+				bts, err = z.Live[za0004].UnmarshalMsg(bts)
 				if err != nil {
-					err = msgp.WrapError(err, "Live", za0003)
+					err = msgp.WrapError(err, "Live", za0004)
 					return
 				}
 			}
@@ -642,8 +677,12 @@ func (z *Schedule) Msgsize() (s int) {
 		s += z.Meta[za0001].Msgsize()
 	}
 	s += 2 + msgp.Uint8Size + 2 + msgp.Uint8Size + 2 + msgp.Int64Size + 2 + msgp.BoolSize + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.App) + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.ArrayHeaderSize + (len(z.Decided) * (5 + msgp.Int64Size + msgp.Int64Size)) + 2 + msgp.ArrayHeaderSize
-	for za0003 := range z.Live {
-		s += z.Live[za0003].Msgsize()
+	for za0003 := range z.Loose {
+		s += z.Loose[za0003].Msgsize()
+	}
+	s += 2 + msgp.ArrayHeaderSize
+	for za0004 := range z.Live {
+		s += z.Live[za0004].Msgsize()
 	}
 	return
 }
