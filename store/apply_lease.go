@@ -1,6 +1,9 @@
 package store
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // maxAhead is how long before its due time a run may be leased (ns): the bound
 // of the leader's release ahead, with room for the time its entry takes.
@@ -12,6 +15,12 @@ func (s *State) until(r *Run) int64 {
 		return r.Due - s.meta.Wall
 	}
 	return r.Due - s.meta.Elapsed
+}
+
+// in returns the elapsed time in d ns, now if d is negative; the end of the clock's
+// range if it is beyond.
+func (s *State) in(d int64) int64 {
+	return s.meta.Elapsed + min(max(d, 0), math.MaxInt64-s.meta.Elapsed)
 }
 
 func (s *State) applyLease(l *Lease) Result {
@@ -148,10 +157,7 @@ func (s *State) failed(r, n *Run, rep *Report, final bool) {
 // giveBack makes the run wait again, due after delay ns.
 func (s *State) giveBack(r, n *Run, outcome Outcome, delay int64) {
 	n.Clock = Elapsed
-	n.Due = s.meta.Elapsed + delay
-	if n.Due < s.meta.Elapsed { // a delay beyond the clock's range
-		n.Due = 1<<63 - 1
-	}
+	n.Due = s.in(delay)
 	s.wait(r, n, outcome)
 }
 

@@ -100,12 +100,12 @@ func (s *State) enqueue(n *NewRun, spec *Spec) {
 		Clock: n.Clock, Due: n.Due, Created: s.meta.Wall,
 	}
 	if n.Clock == Elapsed {
-		r.Due = s.meta.Elapsed + max(n.Due, 0)
+		r.Due = s.in(n.Due)
 	}
 	if n.Unique != "" || len(n.Meta) > 0 || n.Trace != "" || spec.ExpireAfter > 0 {
 		r.More = &RunMore{Unique: n.Unique, Meta: n.Meta, Trace: n.Trace}
 		if spec.ExpireAfter > 0 {
-			r.More.ExpireAt = s.meta.Elapsed + spec.ExpireAfter
+			r.More.ExpireAt = s.in(spec.ExpireAfter)
 		}
 	}
 	if n.Unique != "" {
@@ -119,7 +119,7 @@ func (s *State) enqueue(n *NewRun, spec *Spec) {
 func (s *State) holdUnique(r *Run) {
 	key := uniqueKey(r.Spec.Task, r.More.Unique)
 	if r.Spec.UniqueFor > 0 && r.More.UniqueUntil == 0 {
-		r.More.UniqueUntil = s.meta.Elapsed + r.Spec.UniqueFor
+		r.More.UniqueUntil = s.in(r.Spec.UniqueFor)
 	}
 	if old := s.uniques[key]; old != nil {
 		s.dirty.Uniques[key] = nil // a row of an earlier holder, if there was one

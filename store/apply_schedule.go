@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -249,7 +250,8 @@ func (s *State) fire(n *Schedule, t *TickCommand) {
 		More: &RunMore{Meta: n.Meta, Schedule: n.ID, Version: n.Version, Nominal: t.Nominal},
 	}
 	if n.Spec.ExpireAfter > 0 {
-		r.More.ExpireAt = s.in(max(t.Nominal-s.now(clock), 0) + n.Spec.ExpireAfter)
+		ahead := max(t.Nominal-s.now(clock), 0)
+		r.More.ExpireAt = s.in(min(n.Spec.ExpireAfter, math.MaxInt64-ahead) + ahead)
 	}
 	s.replace(nil, r)
 	n.Live = append(slices.Clip(n.Live), r.ID)

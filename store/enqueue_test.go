@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"encoding/binary"
+	"math"
 	"testing"
 	"time"
 
@@ -194,5 +195,20 @@ func TestState_Prune_of_a_segment_that_is_filled_again_drops_it_first(t *testing
 	}
 	if seg := f.Segments[key]; seg == nil || seg.Rows != 1 {
 		t.Errorf("segment %+v, want one row", seg)
+	}
+}
+
+// Delays that reach beyond the clock's range have ended runs, or started them, at
+// once.
+func TestEnqueue_for_ever(t *testing.T) {
+	m := newMachine(t)
+	spec := mail
+	spec.ExpireAfter, spec.UniqueFor = math.MaxInt64, math.MaxInt64
+	m.ok(store.Command{Kind: store.KindEnqueue, Enqueue: &store.Enqueue{
+		Specs: [][]byte{spec.Encode()}, Runs: []store.NewRun{{ID: id(1), Due: math.MaxInt64, Unique: "k"}},
+	}})
+	r := m.s.LiveRun(id(1))
+	if r.Due != math.MaxInt64 || r.More.ExpireAt != math.MaxInt64 || r.More.UniqueUntil != math.MaxInt64 {
+		t.Errorf("due %d, expires at %d, key held until %d: want the end of time", r.Due, r.More.ExpireAt, r.More.UniqueUntil)
 	}
 }
