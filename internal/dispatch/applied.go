@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"encoding/binary"
+	"math"
 	"time"
 
 	"github.com/escapement-go/scheduler/store"
@@ -33,8 +34,13 @@ func (d *Dispatcher) Applied(st *store.State, b *store.Batch, results []store.Re
 			}
 		case store.EventLeased:
 			d.leases[e.Run.ID] = d.granted(e)
+			d.unwatch(e.Run)
+			if !st.Newest(e.Run) {
+				continue
+			}
 			w := d.workers[e.Session]
-			if w == nil || !st.Newest(e.Run) {
+			if w == nil { // detached while the lease was on its way
+				d.orphan(st, e.Run, elapsed)
 				continue
 			}
 			if grants == nil {
@@ -42,6 +48,7 @@ func (d *Dispatcher) Applied(st *store.State, b *store.Batch, results []store.Re
 			}
 			grants[w] = append(grants[w], Grant{Run: e.Run, In: d.untilDue(e.Run)})
 		case store.EventFinished:
+			d.unwatch(e.Run)
 			d.finished(e)
 		case store.EventScheduleSet:
 			// As it is after the entry: a run of it that ended later in the entry has
@@ -196,7 +203,21 @@ func (d *Dispatcher) arm(r *store.Run, wall, elapsed int64) {
 		d.timers[r.Clock].Set(r.Due, timer{r.ID, runDue})
 	}
 	if m := r.More; m != nil && m.ExpireAt != 0 && r.Attempt == 0 {
-		d.timers[store.Elapsed].Set(m.ExpireAt+releaseAhead, timer{r.ID, runExpires})
+		d.unwatch(r)
+		at := min(m.ExpireAt, math.MaxInt64-releaseAhead) + releaseAhead // nothing expires early
+		d.expiries[r.ID] = d.timers[store.Elapsed].Set(at, timer{r.ID, runExpires})
+	}
+}
+
+// unwatch drops the timer of a run that does not wait any more: it could be far
+// in the future.
+func (d *Dispatcher) unwatch(r *store.Run) {
+	if r.More == nil || r.More.ExpireAt == 0 {
+		return
+	}
+	if h, watched := d.expiries[r.ID]; watched {
+		d.timers[store.Elapsed].Cancel(h)
+		delete(d.expiries, r.ID)
 	}
 }
 
@@ -210,6 +231,7 @@ func (d *Dispatcher) compact(st *store.State, wall, elapsed int64) {
 	d.stale = 0
 	d.timers[store.Elapsed].Reset(elapsed)
 	d.timers[store.Wall].Reset(wall)
+	clear(d.expiries)
 	d.lanes = make(map[laneKey]*lane)
 	for r := range st.LiveRuns() {
 		if _, out := d.leases[r.ID]; r.State == store.Scheduled && !out {

@@ -84,12 +84,13 @@ type Dispatcher struct {
 	ids     map[uint64]string       // schedule number → ID
 	rules   map[uint64]compiled     // by schedule number
 
-	lanes   map[laneKey]*lane
-	queues  map[string]*queue
-	leases  map[store.RunID]lease
-	workers map[uint64]*worker // by session
-	orphans []orphan           // leases of sessions that have no worker
-	dead    map[uint64]bool    // ended sessions to be forgotten
+	lanes    map[laneKey]*lane
+	queues   map[string]*queue
+	expiries map[store.RunID]engine.Handle // timers of waiting runs that may expire
+	leases   map[store.RunID]lease
+	workers  map[uint64]*worker // by session
+	orphans  []orphan           // leases of sessions that have no worker
+	dead     map[uint64]bool    // ended sessions to be forgotten
 
 	specs     store.Specs
 	offset    int64 // wall - elapsed, as last seen
@@ -160,6 +161,7 @@ func (d *Dispatcher) reset() {
 	d.rules = make(map[uint64]compiled)
 	d.lanes = make(map[laneKey]*lane)
 	d.queues = make(map[string]*queue)
+	d.expiries = make(map[store.RunID]engine.Handle)
 	d.leases = make(map[store.RunID]lease)
 	d.dead = make(map[uint64]bool)
 	for _, w := range d.workers {
@@ -212,6 +214,11 @@ func (d *Dispatcher) adopt(st *store.State, r *store.Run, elapsed int64) {
 		w.held++
 		return
 	}
+	d.orphan(st, r, elapsed)
+}
+
+// orphan notes a lease whose session has no worker.
+func (d *Dispatcher) orphan(st *store.State, r *store.Run, elapsed int64) {
 	due := elapsed + int64(d.cfg.LostAfter)
 	if ses, ok := st.Session(r.Session); !ok || ses.Ended {
 		due = elapsed

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -84,6 +85,27 @@ func TestDispatcher_Grant(t *testing.T) {
 		w.d.SetCapacity(w.session, 2, 0)
 		w.batch()
 		w.wantGranted(stays)
+	})
+	t.Run("what is kept for critical runs is not barred by runs that have waited longer", func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.d.SetCapacity(w.session, 1, 1)
+		busy := w.enqueue(spec(), 0)
+		w.wantGranted(busy)
+		w.enqueue(spec(), 0)
+		w.pass(5 * time.Minute)
+		critical := w.enqueue(spec(func(s *store.Spec) { s.Priority = store.Critical }), 0)
+		w.batch()
+		w.wantGranted(critical)
+	})
+	t.Run("a worker that wants nothing is not granted what it hands back ahead of time", func(t *testing.T) {
+		w := newWorld(t, 1)
+		id := w.enqueue(spec(), time.Minute)
+		w.pass(time.Minute - 20*time.Millisecond)
+		g := w.wantGranted(id)
+		w.d.SetCapacity(w.session, 0, 0)
+		w.complete(g[0], store.OutcomeReleased)
+		w.batch()
+		w.wantGranted()
 	})
 	t.Run("a refused call reserves nothing", func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -169,6 +191,22 @@ func TestDispatcher_Retry(t *testing.T) {
 			t.Errorf("crashes: got %d, want %d", got, want)
 		}
 	})
+	t.Run("so does a lease that was on its way to the worker", func(t *testing.T) {
+		w := newWorld(t, 1)
+		id := w.id()
+		b := &store.Batch{Level: store.FormatLevel, Wall: w.wall, Elapsed: w.elapsed, Commands: []store.Command{{
+			Kind: store.KindEnqueue, Enqueue: &store.Enqueue{Specs: [][]byte{spec().Encode()}, Runs: []store.NewRun{{ID: id}}},
+		}}}
+		w.d.Prepare(b, w.st)
+		w.d.Detach(w.session)
+		w.index++
+		res, ev := w.st.Apply(w.index, 1, b)
+		w.d.Applied(w.st, b, res, ev)
+		w.pass(10 * time.Second)
+		if got, want := w.st.LiveRun(id).Crashes, uint32(1); got != want {
+			t.Errorf("crashes: got %d, want %d", got, want)
+		}
+	})
 	t.Run("a new session of the node ends the old one's leases at once", func(t *testing.T) {
 		w := newWorld(t, 1)
 		id := w.enqueue(spec(), 0)
@@ -192,16 +230,36 @@ func TestDispatcher_Retry(t *testing.T) {
 }
 
 func TestDispatcher_Expire(t *testing.T) {
-	w := newWorld(t, 0)
-	id := w.enqueue(spec(func(s *store.Spec) { s.ExpireAfter = 10 * second }), 0)
-	w.pass(10*time.Second - time.Millisecond)
-	if got, want := w.st.LiveRun(id) != nil, true; got != want {
-		t.Fatalf("live before its time is over: got %v, want %v", got, want)
-	}
-	w.pass(time.Millisecond)
-	if got, want := w.st.Run(id).State, store.Expired; got != want {
-		t.Errorf("state: got %v, want %v", got, want)
-	}
+	expires := func(after int64) *store.Spec { return spec(func(s *store.Spec) { s.ExpireAfter = after }) }
+	t.Run("at its time and not before", func(t *testing.T) {
+		w := newWorld(t, 0)
+		id := w.enqueue(expires(10*second), 0)
+		w.pass(10*time.Second - time.Millisecond)
+		if got, want := w.st.LiveRun(id) != nil, true; got != want {
+			t.Fatalf("live before its time is over: got %v, want %v", got, want)
+		}
+		w.pass(time.Millisecond)
+		if got, want := w.st.Run(id).State, store.Expired; got != want {
+			t.Errorf("state: got %v, want %v", got, want)
+		}
+	})
+	t.Run("a run that started in time leaves no timer behind", func(t *testing.T) {
+		w := newWorld(t, 0)
+		for range 3 {
+			w.enqueue(expires(int64(24*time.Hour)), 0)
+		}
+		w.d.SetCapacity(w.session, 3, 0)
+		w.batch()
+		if got := w.d.Timers(); got != 0 {
+			t.Errorf("timers: got %d, want none", got)
+		}
+	})
+	t.Run("an end of time is never", func(t *testing.T) {
+		w := newWorld(t, 1)
+		id := w.enqueue(expires(math.MaxInt64), time.Minute)
+		w.pass(time.Minute)
+		w.wantGranted(id)
+	})
 }
 
 func TestDispatcher_LeadAnew(t *testing.T) {

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"math"
 	"time"
 
 	"github.com/escapement-go/scheduler/store"
@@ -61,24 +60,13 @@ func (l *lane) empty() bool {
 	return true
 }
 
-// head returns the entry to be served next and its rank, which grows with
-// urgency: the class, raised by the time waited.
-func (l *lane) head(elapsed int64) (class int, e *entry, rank int64) {
-	rank = math.MinInt64
-	for c := range l.classes {
-		h := l.classes[c].heap
-		if len(h) == 0 {
-			continue
-		}
-		raised := int64(c)
-		if waited := elapsed - h[0].since; waited > 0 {
-			raised = min(raised+waited/agingStep, int64(store.Critical))
-		}
-		if e == nil || raised > rank || raised == rank && h[0].before(e) {
-			class, e, rank = c, &h[0], raised
-		}
+// rank grows with the urgency of an entry: its class, raised by the time waited.
+func (a *entry) rank(class int, elapsed int64) int64 {
+	raised := int64(class)
+	if waited := elapsed - a.since; waited > 0 {
+		raised = min(raised+waited/agingStep, int64(store.Critical))
 	}
-	return class, e, rank
+	return raised
 }
 
 func (a *entry) before(b *entry) bool {

@@ -147,14 +147,8 @@ func (d *Dispatcher) enter(r *store.Run, wall, elapsed int64) {
 }
 
 func (p *preparation) expires(id store.RunID) {
-	r := p.st.LiveRun(id)
-	switch {
-	case r == nil || r.State != store.Scheduled || r.Attempt > 0 || r.More == nil || r.More.ExpireAt == 0:
-	case r.More.ExpireAt > p.elapsed: // popped ahead of time, but nothing expires early
-		p.d.timers[store.Elapsed].Set(r.More.ExpireAt+releaseAhead+1, timer{id, runExpires})
-	default:
-		p.expired = append(p.expired, id)
-	}
+	delete(p.d.expiries, id)
+	p.expired = append(p.expired, id) // the state looks whether it still waits
 }
 
 func (p *preparation) flush() {
@@ -288,41 +282,61 @@ func (p *preparation) lease(w *worker, id store.RunID, queueName string, left in
 	p.d.leases[id] = lease{session: w.session, queue: queueName}
 }
 
+// candidate is a waiting run whose gates are open.
+type candidate struct {
+	lane  *lane // nil: there is none
+	class int
+	top   *entry
+	rank  int64
+	look  look
+}
+
 // grantWaiting grants from the lanes, always the most urgent entry whose gates
 // are open.
 func (p *preparation) grantWaiting(most int) int {
-	d := p.d
 	n := 0
 	for n < most {
-		var best *lane
-		var class int
-		var top *entry
-		var rank int64
-		for key, l := range d.lanes {
-			c, e, r := l.head(p.elapsed)
-			if e == nil {
-				delete(d.lanes, key)
+		var best candidate
+		for key, l := range p.d.lanes {
+			if l.empty() {
+				delete(p.d.lanes, key)
 				continue
 			}
-			if top != nil && (r < rank || r == rank && !e.before(top)) {
-				continue
-			}
-			if (&look{d, l.key, store.Priority(c), e.clock, e.due, p.wall, p.elapsed}).blocked() == nil {
-				best, class, top, rank = l, c, e, r
-			}
+			p.compare(l, &best)
 		}
-		if best == nil {
+		if best.lane == nil {
 			return n
 		}
-		n += p.grantFrom(best, class, most-n)
+		n += p.grantFrom(best, most-n)
 	}
 	return n
 }
 
-// grantFrom grants the head of a lane and those behind it that are just as
-// urgent for as long as no other lane could be before them: while it is the only
-// lane, or up to a small burst.
-func (p *preparation) grantFrom(l *lane, class, most int) int {
+// compare makes the most urgent entry of the lane the best if there is none more
+// urgent. Each class is looked at, for a worker may have room for one that it does
+// not have for another.
+func (p *preparation) compare(l *lane, best *candidate) {
+	for class := len(l.classes) - 1; class >= 0; class-- {
+		heap := l.classes[class].heap
+		if len(heap) == 0 {
+			continue
+		}
+		e := &heap[0]
+		rank := e.rank(class, p.elapsed)
+		if best.lane != nil && (rank < best.rank || rank == best.rank && !e.before(best.top)) {
+			continue
+		}
+		lk := look{p.d, l.key, store.Priority(class), e.clock, e.due, p.wall, p.elapsed}
+		if lk.blocked() == nil {
+			*best = candidate{l, class, e, rank, lk}
+		}
+	}
+}
+
+// grantFrom grants the best entry and those behind it that are just as urgent for
+// as long as no other lane could be before them: while theirs is the only lane, or
+// up to a small burst.
+func (p *preparation) grantFrom(best candidate, most int) int {
 	d := p.d
 	burst := 1
 	if len(d.lanes) == 1 {
@@ -330,15 +344,11 @@ func (p *preparation) grantFrom(l *lane, class, most int) int {
 	}
 	n := 0
 	for n < burst {
-		c, e, _ := l.head(p.elapsed)
-		if e == nil || c != class {
+		var next candidate
+		if p.compare(best.lane, &next); next.lane == nil || next.class != best.class {
 			return n
 		}
-		lk := look{d, l.key, store.Priority(c), e.clock, e.due, p.wall, p.elapsed}
-		if lk.blocked() != nil {
-			return n
-		}
-		got := l.classes[c].pop()
+		got := next.lane.classes[next.class].pop()
 		r := p.st.LiveRun(got.id)
 		if r == nil || r.State != store.Scheduled || r.Due != got.due || r.Clock != got.clock {
 			continue // out of date: canceled, or waiting for another time
@@ -346,7 +356,7 @@ func (p *preparation) grantFrom(l *lane, class, most int) int {
 		if _, out := d.leases[got.id]; out {
 			continue
 		}
-		p.lease(lk.choose(), got.id, l.key.queue, lk.left())
+		p.lease(next.look.choose(), got.id, next.lane.key.queue, next.look.left())
 		n++
 	}
 	return n

@@ -39,7 +39,7 @@ func (w *worker) room(class store.Priority, early bool) bool {
 	if class == store.Critical {
 		most += w.reserved
 	}
-	return w.held-len(w.early) < most
+	return most > 0 && w.held-len(w.early) < most
 }
 
 // served reports whether any worker has a handler for the task.
