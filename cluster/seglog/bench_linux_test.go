@@ -142,7 +142,7 @@ func BenchmarkDisk(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer func() { _ = f.Close() }()
+		b.Cleanup(func() { _ = f.Close() })
 		switch files[i] = f; kind {
 		case "zeroed":
 			_, err = f.Write(make([]byte, size))
