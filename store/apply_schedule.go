@@ -50,6 +50,9 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 			s.declared(old, n.App, n.Gen)
 			return Result{N: old.Version}
 		}
+		if n.App == "" {
+			n.App, n.Gen = old.App, old.Gen
+		}
 		n.Number, n.Version = old.Number, old.Version+1
 		n.CreatedAt, n.Live = old.CreatedAt, old.Live
 		n.Paused, n.PausedAt = old.Paused, old.PausedAt
@@ -255,7 +258,7 @@ func (s *State) fire(n *Schedule, t *TickCommand) {
 	}
 	s.replace(nil, r)
 	n.Live = append(slices.Clip(n.Live), r.ID)
-	tick.Outcome, tick.Run = TickRan, r.ID
+	tick.Outcome, tick.Run, tick.Reason = TickRan, r.ID, t.Reason
 	tick.Late = max(s.now(clock)-t.Nominal, 0)
 	s.record(n, tick)
 	s.emit(Event{Kind: EventEnqueued, Run: r})

@@ -104,11 +104,30 @@ func (s *State) TakeFlush() *Flush {
 		f.Segments[key] = &seg
 	}
 	clear(s.dirtySegments)
+	s.forgetQueues()
 	s.taken, s.takenFinals = f, s.finals
 	s.dirty, s.finals = newFlush(), make(map[RunID]*Run)
 	s.dirty.Meta.Index = f.Meta.Index
 	s.window++
 	return f
+}
+
+// maxIdleQueues is how many queues are kept in memory that have no runs and were
+// never configured: callers that make a queue for every user, say, would otherwise
+// grow the memory for ever.
+const maxIdleQueues = 1024
+
+// forgetQueues drops idle queues if there are many. That changes nothing but their
+// being listed.
+func (s *State) forgetQueues() {
+	if len(s.queues) <= maxIdleQueues {
+		return
+	}
+	for name, q := range s.queues { // order is not seen: each is judged alone
+		if *q == (queueState{Queue: Queue{Name: name}}) {
+			delete(s.queues, name)
+		}
+	}
 }
 
 // Flushed tells that f, the last taken flush, is durable.

@@ -287,7 +287,8 @@ func (s *State) Queue(name string) QueueStats {
 	return QueueStats{q.Queue, q.waiting, q.leased}
 }
 
-// Queues returns all queues that were ever used or configured, by name.
+// Queues returns the queues that are configured or in use, by name, and the idle
+// ones that were used lately.
 func (s *State) Queues() []QueueStats {
 	all := make([]QueueStats, 0, len(s.queues))
 	for _, q := range s.queues {
