@@ -8,17 +8,15 @@ import (
 	"github.com/escapement-go/scheduler/store"
 )
 
-// Applied follows what an applied entry changed. b is nil for an entry that this
-// leader did not propose. Called under the state's lock.
+// Applied follows what an applied entry changed; b may be an entry that this leader
+// did not propose. Called under the state's lock.
 func (d *Dispatcher) Applied(st *store.State, b *store.Batch, results []store.Result, events []store.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.leading {
 		return
 	}
-	if b != nil {
-		d.takeBack(st, b, results)
-	}
+	d.takeBack(st, b, results)
 	meta := st.Meta()
 	wall, elapsed := meta.Wall, meta.Elapsed
 	var grants map[*worker][]Grant
@@ -27,7 +25,7 @@ func (d *Dispatcher) Applied(st *store.State, b *store.Batch, results []store.Re
 		switch e.Kind {
 		case store.EventEnqueued, store.EventRescheduled:
 			if e.Fence != 0 {
-				d.ended(e.Run.ID, e.Fence)
+				d.ended(e)
 			}
 			if st.Newest(e.Run) { // else a later event of the entry tells
 				d.arm(e.Run, wall, elapsed)
@@ -157,10 +155,14 @@ func (d *Dispatcher) untilDue(r *store.Run) time.Duration {
 	return time.Duration(r.Due - elapsed)
 }
 
-// ended frees a lease that a report or a command has ended.
-func (d *Dispatcher) ended(id store.RunID, fence uint64) {
-	if l, ok := d.leases[id]; ok && l.fence == fence {
-		d.release(id, l)
+// ended frees a lease that a report or a command has ended, and tells the worker
+// unless that was its own report.
+func (d *Dispatcher) ended(e *store.Event) {
+	if l, ok := d.leases[e.Run.ID]; ok && l.fence == e.Fence {
+		d.release(e.Run.ID, l)
+	}
+	if w := d.workers[e.Session]; w != nil && (e.Outcome == store.OutcomeCanceled || e.Outcome == store.OutcomeCrashed) {
+		w.Cancel(e.Run, e.Fence)
 	}
 }
 
@@ -169,10 +171,7 @@ func (d *Dispatcher) finished(e *store.Event) {
 		d.stale++ // its timer, if it has one, is not wanted any more
 		return
 	}
-	d.ended(e.Run.ID, e.Fence)
-	if w := d.workers[e.Session]; w != nil && (e.Outcome == store.OutcomeCanceled || e.Outcome == store.OutcomeCrashed) {
-		w.Cancel(e.Run, e.Fence)
-	}
+	d.ended(e)
 }
 
 // opened gives up the leases of sessions that a newer one of their node has

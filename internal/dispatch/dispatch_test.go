@@ -218,6 +218,22 @@ func TestDispatcher_Retry(t *testing.T) {
 			t.Errorf("crashes: got %d, want %d", got, want)
 		}
 	})
+	t.Run("a worker that comes back too late is told", func(t *testing.T) {
+		w := newWorld(t, 1)
+		id := w.enqueue(spec(), 0)
+		w.take()
+		w.d.Detach(w.session)
+		w.wall, w.elapsed = w.wall+10*second, w.elapsed+10*second
+		b := &store.Batch{Level: store.FormatLevel, Wall: w.wall, Elapsed: w.elapsed}
+		w.d.Prepare(b, w.st)
+		w.d.Attach(w.session, &w.worker, []string{"work"})
+		w.index++
+		res, ev := w.st.Apply(w.index, 1, b)
+		w.d.Applied(w.st, b, res, ev)
+		if got := w.worker.canceled; len(got) != 1 || got[0] != id {
+			t.Errorf("canceled: got %v, want [%v]", got, id)
+		}
+	})
 	t.Run("a canceled run's worker is told", func(t *testing.T) {
 		w := newWorld(t, 1)
 		id := w.enqueue(spec(), 0)

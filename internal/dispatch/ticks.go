@@ -134,6 +134,9 @@ func (p *preparation) verdict(rule Rule, sc *store.Schedule) *store.TickCommand 
 	if runs {
 		t.Nominal = last
 		t.Run = p.mint(last)
+		if now-last > missedAfter {
+			t.Reason = reason
+		}
 	}
 	t.Next = nextUndecided(rule, sc, last)
 	return t
@@ -285,8 +288,13 @@ func (d *Dispatcher) mayRearm() bool {
 const pruneEvery = 10 * time.Second
 
 // prune drops the history that is over its bounds, the oldest first, and forgets
-// ended sessions that hold nothing.
+// ended sessions that hold nothing and queues that were merely used.
 func (p *preparation) prune() {
+	for name, q := range p.d.queues {
+		if *q == (queue{}) {
+			delete(p.d.queues, name)
+		}
+	}
 	keep := p.d.cfg.Retention
 	segments := p.st.Segments()
 	var rows, bytes int64
