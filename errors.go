@@ -121,7 +121,7 @@ func newRunError(r Run) *RunError {
 	case r.workerLost:
 		e.Err = ErrWorkerLost
 	default:
-		e.Err = errors.New(r.Error)
+		e.Err = errors.New(firstLine(r.Error)) // of a panic without its stack, which is in Run.Error
 	}
 	return e
 }

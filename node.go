@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -153,6 +155,7 @@ func (s *Scheduler) applied(st *store.State, _ uint64, b *store.Batch, results [
 		case store.EventTick:
 			s.tel.Tick(e.Tick.Outcome)
 		case store.EventRescheduled, store.EventFinished:
+			s.logEnd(e)
 			if e.Fence != 0 {
 				s.tel.LeaseEnded(e.Outcome)
 				s.tel.Finished(e.Run.Spec.Task, e.Outcome, e.Run.State, s.took(st, e.Run))
@@ -160,6 +163,22 @@ func (s *Scheduler) applied(st *store.State, _ uint64, b *store.Batch, results [
 				s.tel.Finished(e.Run.Spec.Task, 0, e.Run.State, 0)
 			}
 		}
+	}
+}
+
+// logEnd logs what a person may want to know of a run: that it has failed, or
+// that its worker was lost. Errors' texts may hold data and are not logged.
+func (s *Scheduler) logEnd(e *store.Event) {
+	attrs := func() []any {
+		return []any{"run_id", e.Run.ID, "task", e.Run.Spec.Task, "attempt", e.Run.Attempt, "outcome", e.Outcome}
+	}
+	switch {
+	case e.Run.State == store.Failed:
+		s.cfg.logger.Error("run failed for good", attrs()...)
+	case e.Outcome == store.OutcomeCrashed:
+		s.cfg.logger.Warn("worker of a run was lost", attrs()...)
+	case e.Outcome == store.OutcomeFailed || e.Outcome == store.OutcomeRetryAfter:
+		s.cfg.logger.Debug("attempt failed and will be retried", attrs()...)
 	}
 }
 
@@ -172,7 +191,7 @@ func (s *Scheduler) took(st *store.State, r *store.Run) time.Duration {
 	return time.Duration(max(st.Meta().Wall-r.Started, 0))
 }
 
-// openPool starts executing.
+// openPool makes the pool, which gets nothing to execute before attachPool.
 func (s *Scheduler) openPool(ctx context.Context) error {
 	if s.cfg.slots == 0 || len(s.cfg.handlers) == 0 {
 		return nil
@@ -202,14 +221,17 @@ func (s *Scheduler) openPool(ctx context.Context) error {
 		return err
 	}
 	s.pool = pool
-	s.loops.Go(func() { s.poolErr = pool.Run(ctx) }) // ended by Drain and stop, awaited by close
-	tasks := make([]string, 0, len(s.cfg.handlers))
-	for name := range s.cfg.handlers {
-		tasks = append(tasks, name)
-	}
-	s.dispatch.Attach(s.session, poolWorker{pool}, tasks)
-	s.offer()
+	s.loops.Go(func() { _ = pool.Run(ctx) }) // ended by Drain, which returns its error too, and awaited by close
 	return nil
+}
+
+// attachPool lets the pool have runs.
+func (s *Scheduler) attachPool() {
+	if s.pool == nil {
+		return
+	}
+	s.dispatch.Attach(s.session, poolWorker{s.pool}, slices.Collect(maps.Keys(s.cfg.handlers)))
+	s.offer()
 }
 
 // offer tells the dispatcher how much the pool wants.

@@ -125,7 +125,9 @@ func WithNodeID(id string) Option {
 }
 
 // WithHandler registers the function that does a task's work. It is called
-// concurrently, up to [WithConcurrency] times at once.
+// concurrently, up to [WithConcurrency] times at once, from before Start returns:
+// runs of an earlier process may be waiting. A handler that asks for runs itself
+// uses a variable that is set to what New returns, before Start.
 func WithHandler[In, Out any](task Task[In, Out], f func(ctx context.Context, in In) (Out, error)) Option {
 	return option(func(c *config) {
 		if f == nil {

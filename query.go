@@ -172,13 +172,13 @@ func (s *Scheduler) Explain(ctx context.Context, id RunID) (Explanation, error) 
 	e := Explanation{Run: run}
 	switch {
 	case run.State.Final():
-		e.Reason = "it has " + run.State.String()
-		if run.Error != "" {
+		e.Reason = finalWords[run.State]
+		if run.Error != "" && run.State == Failed {
 			e.Reason += ": " + firstLine(run.Error)
 		}
 		return e, nil
 	case run.State == Running:
-		e.Reason = fmt.Sprintf("attempt %d is running since %v", run.Attempt, run.Due)
+		e.Reason = s.runningReason(run)
 		return e, nil
 	case run.State == Assigned:
 		e.Gate, e.Reason, e.Until = "due", "a worker has it and starts it when it is due", run.Due
@@ -200,6 +200,28 @@ func (s *Scheduler) Explain(ctx context.Context, id RunID) (Explanation, error) 
 		e.Reason = fmt.Sprintf("it waits for its next attempt after: %s", firstLine(run.Error))
 	}
 	return e, nil
+}
+
+// runningReason tells of a run that a worker has and that is due.
+func (s *Scheduler) runningReason(run Run) string {
+	if s.pool != nil {
+		if at, ok := s.pool.Find(run.ID); ok {
+			text := fmt.Sprintf("attempt %d runs since %s", at.Attempt, at.Since.UTC().Format(time.RFC3339Nano))
+			if at.Progress > 0 || at.Note != "" {
+				text += fmt.Sprintf(", %.0f %% done", 100*at.Progress)
+			}
+			if at.Note != "" {
+				text += ": " + at.Note
+			}
+			return text
+		}
+	}
+	return fmt.Sprintf("a worker has attempt %d", run.Attempt)
+}
+
+// finalWords say what became of a run.
+var finalWords = map[RunState]string{
+	Succeeded: "it has succeeded", Failed: "it has failed", Canceled: "it was canceled", Expired: "it expired before it started",
 }
 
 func firstLine(text string) string {

@@ -136,7 +136,7 @@ func TestExplain(t *testing.T) {
 			explain(retried.ID()), explain(running.ID()), explain(busy.ID()), explain(later.ID()), explain(nobody.ID()),
 		},
 			`scheduled [due] it waits for its next attempt after: first line until 1m0s`,
-			`running [] attempt 1 is running since 2000-01-01 00:00:00 +0000 UTC`,
+			`running [] attempt 1 runs since 2000-01-01T00:00:00Z`,
 			`ready [worker] every worker with a handler for task "block" is busy`,
 			`scheduled [due] it is not due yet until 1h0m1s`,
 			`ready [handler] no live worker has a handler for task "nobody"`)
@@ -148,7 +148,7 @@ func TestExplain(t *testing.T) {
 			t.Error(err)
 		}
 		wantLines(t, "explanations", []string{explain(retried.ID()), explain(busy.ID()), explain(later.ID())},
-			`failed [] it has failed: first line`, `succeeded [] it has succeeded`, `canceled [] it has canceled: canceled`)
+			`failed [] it has failed: first line`, `succeeded [] it has succeeded`, `canceled [] it was canceled`)
 		_, err := s.Explain(t.Context(), scheduler.RunID{})
 		wantErr(t, "Explain of no run", err, scheduler.ErrNotFound)
 	})

@@ -113,7 +113,11 @@ func instant(ns int64) time.Time {
 	return time.Unix(0, ns).UTC()
 }
 
-// Execution is an attempt as its handler sees it.
+// Execution is an attempt as its handler sees it: ID, Task, Attempt, Fence,
+// Schedule and ScheduledAt (the nominal time) say what it is; Progress tells how
+// far it is, to be seen by [Scheduler.Explain]; Checkpoint keeps what Resume finds
+// in the next attempt, and forgives the crashes so far; Logger logs with its
+// name; Yield gives its slot back while it waits.
 type Execution = worker.Execution
 
 // Current returns the attempt that the context belongs to, nil outside a

@@ -353,7 +353,7 @@ func TestMisfire(t *testing.T) {
 		ledger []string
 	}{
 		{"latest", scheduler.CatchUp{}, 200 * time.Second, []string{"4m50s for 4m0s", "5m0s"}, []string{
-			"1m0s ran", "2m0s merged: " + gone, "3m0s merged: " + gone, "4m0s ran late 50s", "5m0s ran",
+			"1m0s ran", "2m0s merged: " + gone, "3m0s merged: " + gone, "4m0s ran late 50s: the scheduler was not running", "5m0s ran",
 		}},
 		{"none", scheduler.CatchUp{Policy: scheduler.CatchUpNone}, 200 * time.Second, []string{"5m0s"}, []string{
 			"1m0s ran", "2m0s missed: " + gone, "3m0s missed: " + gone, "4m0s missed: " + gone, "5m0s ran",
@@ -366,7 +366,7 @@ func TestMisfire(t *testing.T) {
 			"4m0s missed: it was older than the schedule allows", "5m0s ran",
 		}},
 		{"not too old", scheduler.CatchUp{MaxAge: 50 * time.Second}, 200 * time.Second, []string{"4m50s for 4m0s", "5m0s"}, []string{
-			"1m0s ran", "2m0s merged: " + gone, "3m0s merged: " + gone, "4m0s ran late 50s", "5m0s ran",
+			"1m0s ran", "2m0s merged: " + gone, "3m0s merged: " + gone, "4m0s ran late 50s: the scheduler was not running", "5m0s ran",
 		}},
 	} {
 		for kind, trigger := range map[string]scheduler.Trigger{"cron": scheduler.Cron("* * * * *"), "every": scheduler.Every(time.Minute)} {

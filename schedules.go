@@ -145,6 +145,9 @@ func (s *Scheduler) putSchedule(ctx context.Context, d *scheduleDef) error {
 	if err != nil {
 		return err
 	}
+	if rule.cron != nil && rule.cron.Next(time.Unix(0, 0)).IsZero() {
+		return fmt.Errorf("cron %q never fires: %w", d.trigger.data.Expr, ErrInvalid)
+	}
 	wall, elapsed := s.node.Now()
 	put.Next = rule.Next(clockTime(d.trigger.data.TickClock(), wall, elapsed))
 	_, err = s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: put})
@@ -165,7 +168,7 @@ type Schedule struct {
 	Task    string
 	Trigger Trigger
 	Paused  bool
-	Next    time.Time // the next tick; zero if there is none or it is paused
+	Next    time.Time // the next tick, in the trigger's zone; zero if there is none or it is paused
 	Live    []RunID   // runs that have not ended
 	Created time.Time
 	Changed time.Time
@@ -195,14 +198,18 @@ func (s *Scheduler) Schedules(ctx context.Context) iter.Seq2[Schedule, error] {
 }
 
 func viewSchedule(sc *store.Schedule, wall, elapsed int64) Schedule {
+	loc := time.UTC
+	if r, err := compileTrigger(&sc.Trigger, sc.ID); err == nil {
+		loc = r.location()
+	}
 	v := Schedule{
 		ID: sc.ID, Version: int(sc.Version), Task: sc.Spec.Task, Trigger: Trigger{data: sc.Trigger},
 		Paused: sc.Paused, Live: sc.Live, Created: instant(sc.CreatedAt), Changed: instant(sc.ChangedAt),
 	}
 	if !sc.Paused && sc.Next != 0 {
-		v.Next = instant(sc.Next)
+		v.Next = instant(sc.Next).In(loc)
 		if sc.Trigger.TickClock() == store.Elapsed {
-			v.Next = instant(sc.Next + wall - elapsed)
+			v.Next = instant(sc.Next + wall - elapsed).In(loc)
 		}
 	}
 	return v
@@ -293,7 +300,7 @@ const (
 
 // A Tick is a nominal time of a schedule and what became of it.
 type Tick struct {
-	Nominal time.Time
+	Nominal time.Time // in the trigger's zone
 	// Until is the last nominal time of a span of ticks that fared alike, if it
 	// cannot be taken apart because the trigger has changed since; else zero.
 	Until   time.Time
@@ -331,7 +338,7 @@ func (s *Scheduler) Ticks(ctx context.Context, id string, from, to time.Time) it
 			if row.Version != version {
 				apart = nil
 			}
-			if !expand(row, apart, lo, hi, yield) {
+			if !expand(row, apart, rule.location(), lo, hi, yield) {
 				return
 			}
 		}
@@ -345,14 +352,14 @@ func (s *Scheduler) ledger(id string, lo, hi int64) (rows iter.Seq2[*store.Tick,
 		return nil, nil, 0, err
 	}
 	var sc *store.Schedule
-	var recent []*store.Tick
+	unflushed := make(map[int64]*store.Tick) // by the last tick: a later row takes the place of an earlier one
 	s.node.View(func(st *store.State) {
 		if sc = st.Schedule(id); sc == nil {
 			return
 		}
 		for t := range st.UnflushedTicks() {
-			if t.Schedule == sc.Number && t.To >= lo && t.From < hi {
-				recent = append(recent, t)
+			if t.Schedule == sc.Number {
+				unflushed[t.To] = t
 			}
 		}
 	})
@@ -363,29 +370,50 @@ func (s *Scheduler) ledger(id string, lo, hi int64) (rows iter.Seq2[*store.Tick,
 	if err != nil {
 		return nil, nil, 0, err
 	}
-	slices.SortFunc(recent, func(a, b *store.Tick) int { return cmp.Compare(a.From, b.From) })
-	return mergeTicks(s.storage.Ticks(sc.Number, lo, hi), recent), r, sc.Version, nil
+	if met := s.metWhilePaused(sc, r); met != nil {
+		unflushed[met.To] = met
+	}
+	return mergeTicks(s.storage.Ticks(sc.Number, lo, hi), unflushed, lo, hi), r, sc.Version, nil
+}
+
+// metWhilePaused returns the row that resuming now would write, nil if there is
+// none.
+func (s *Scheduler) metWhilePaused(sc *store.Schedule, r *rule) *store.Tick {
+	wall, elapsed := s.node.Now()
+	now := clockTime(sc.Trigger.TickClock(), wall, elapsed)
+	if !sc.Paused || sc.Next == 0 || sc.Next > now {
+		return nil
+	}
+	return &store.Tick{
+		Schedule: sc.Number, Version: sc.Version, From: sc.Next, To: r.Last(sc.Next, now), Outcome: TickPaused,
+		Reason: "the schedule is paused", Decided: wall,
+	}
 }
 
 // mergeTicks merges rows from disk with those that may be on their way to it,
-// both ascending; a row in both is yielded once.
-func mergeTicks(disk iter.Seq2[*store.Tick, error], recent []*store.Tick) iter.Seq2[*store.Tick, error] {
+// which take the place of rows with the same last tick.
+func mergeTicks(disk iter.Seq2[*store.Tick, error], unflushed map[int64]*store.Tick, lo, hi int64) iter.Seq2[*store.Tick, error] {
+	var recent []*store.Tick
+	for _, t := range unflushed {
+		if t.To >= lo && t.From < hi {
+			recent = append(recent, t)
+		}
+	}
+	slices.SortFunc(recent, func(a, b *store.Tick) int { return cmp.Compare(a.To, b.To) })
 	return func(yield func(*store.Tick, error) bool) {
+		recent := recent
 		for row, err := range disk {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			for len(recent) > 0 && recent[0].From < row.From {
+			for len(recent) > 0 && recent[0].To < row.To {
 				if !yield(recent[0], nil) {
 					return
 				}
 				recent = recent[1:]
 			}
-			if len(recent) > 0 && recent[0].From == row.From {
-				recent = recent[1:]
-			}
-			if !yield(row, nil) {
+			if unflushed[row.To] == nil && !yield(row, nil) {
 				return
 			}
 		}
@@ -398,14 +426,14 @@ func mergeTicks(disk iter.Seq2[*store.Tick, error], recent []*store.Tick) iter.S
 }
 
 // expand yields the ticks of a ledger row that are in [from, to).
-func expand(row *store.Tick, r *rule, from, to int64, yield func(Tick, error) bool) bool {
+func expand(row *store.Tick, r *rule, loc *time.Location, from, to int64, yield func(Tick, error) bool) bool {
 	t := Tick{
-		Nominal: instant(row.From), Outcome: row.Outcome, Reason: row.Reason, Run: row.Run,
+		Nominal: instant(row.From).In(loc), Outcome: row.Outcome, Reason: row.Reason, Run: row.Run,
 		Version: int(row.Version), Decided: instant(row.Decided), Late: time.Duration(row.Late),
 	}
 	if row.From == row.To || r == nil {
 		if row.To != row.From {
-			t.Until = instant(row.To)
+			t.Until = instant(row.To).In(loc)
 		}
 		return yield(t, nil)
 	}
@@ -419,7 +447,7 @@ func expand(row *store.Tick, r *rule, from, to int64, yield func(Tick, error) bo
 		}
 	}
 	for ; at != 0 && at <= row.To && at < to; at = r.Next(at) {
-		t.Nominal = instant(at)
+		t.Nominal = instant(at).In(loc)
 		if !yield(t, nil) {
 			return false
 		}

@@ -2,9 +2,12 @@ package scheduler
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"github.com/escapement-go/scheduler/store"
 	"github.com/escapement-go/scheduler/worker"
@@ -68,8 +71,8 @@ func (t Task[In, Out]) With(in In, opts ...RunOption) Call {
 // bounds the waiting, not the run.
 //
 // When the outcome of the call is not known (ctx ended in the middle of it), the
-// error is [ErrOutcomeUnknown] and the Future is valid: [Client.Get] with its ID
-// tells later. Errors: those of [Scheduler.Enqueue].
+// error is [ErrOutcomeUnknown] and the Future is valid: [Future.Wait] or
+// [Scheduler.Get] tells later. Errors: those of [Scheduler.Enqueue].
 func (t Task[In, Out]) Enqueue(ctx context.Context, c Client, in In, opts ...RunOption) (Future[Out], error) {
 	id, err := c.Enqueue(ctx, t.With(in, opts...))
 	if err != nil && !errors.Is(err, ErrOutcomeUnknown) {
@@ -222,6 +225,15 @@ func handler[In, Out any](f func(context.Context, In) (Out, error)) worker.Handl
 
 // A RunID identifies a run for ever: a UUID of version 7.
 type RunID = store.RunID
+
+// NewRunID makes an ID for [WithID], of the present time. The IDs of one process
+// need not ascend within a millisecond.
+func NewRunID() RunID {
+	var entropy [10]byte
+	binary.NativeEndian.PutUint64(entropy[:], rand.Uint64())
+	binary.NativeEndian.PutUint16(entropy[8:], uint16(rand.Uint32()))
+	return store.NewRunID(time.Now(), entropy)
+}
 
 // ParseRunID parses the canonical text form of a run's ID.
 func ParseRunID(s string) (RunID, error) { return store.ParseRunID(s) }

@@ -195,6 +195,7 @@ func (s *State) applyCheckpoint(c *Checkpoint) Result {
 	n := *r
 	n.More = r.more()
 	n.More.Checkpoint = own(c.Data)
+	n.Crashes = 0 // it gets on: what becomes of its workers is not its doing
 	s.replace(r, &n)
 	s.emit(Event{Kind: EventCheckpointed, Run: &n})
 	return Result{}

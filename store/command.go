@@ -194,6 +194,7 @@ type TickCommand struct {
 	Armed    int64         `msg:"a"`
 	Spans    []DecidedSpan `msg:"p,omitempty"` // the ticks before Nominal, in order
 	Nominal  int64         `msg:"n,omitempty"` // the tick that fires; 0 if none does
+	Reason   string        `msg:"r,omitempty"` // why it fires late
 	Run      RunID         `msg:"i,omitzero"`
 	Next     int64         `msg:"x,omitempty"`
 }

@@ -3160,8 +3160,8 @@ func (z *RunCommand) Msgsize() (s int) {
 func (z *TickCommand) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(7)
-	var zb0001Mask uint8 /* 7 bits */
+	zb0001Len := uint32(8)
+	var zb0001Mask uint8 /* 8 bits */
 	_ = zb0001Mask
 	if z.Spans == nil {
 		zb0001Len--
@@ -3171,13 +3171,17 @@ func (z *TickCommand) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x10
 	}
-	if z.Run.IsZero() {
+	if z.Reason == "" {
 		zb0001Len--
 		zb0001Mask |= 0x20
 	}
-	if z.Next == 0 {
+	if z.Run.IsZero() {
 		zb0001Len--
 		zb0001Mask |= 0x40
+	}
+	if z.Next == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x80
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -3211,6 +3215,11 @@ func (z *TickCommand) MarshalMsg(b []byte) (o []byte, err error) {
 			o = msgp.AppendInt64(o, z.Nominal)
 		}
 		if (zb0001Mask & 0x20) == 0 { // if not omitted
+			// string "r"
+			o = append(o, 0xa1, 0x72)
+			o = msgp.AppendString(o, z.Reason)
+		}
+		if (zb0001Mask & 0x40) == 0 { // if not omitted
 			// string "i"
 			o = append(o, 0xa1, 0x69)
 			o, err = z.Run.MarshalMsg(o)
@@ -3219,7 +3228,7 @@ func (z *TickCommand) MarshalMsg(b []byte) (o []byte, err error) {
 				return
 			}
 		}
-		if (zb0001Mask & 0x40) == 0 { // if not omitted
+		if (zb0001Mask & 0x80) == 0 { // if not omitted
 			// string "x"
 			o = append(o, 0xa1, 0x78)
 			o = msgp.AppendInt64(o, z.Next)
@@ -3289,6 +3298,12 @@ func (z *TickCommand) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Nominal")
 				return
 			}
+		case "r":
+			z.Reason, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Reason")
+				return
+			}
 		case "i":
 			bts, err = z.Run.UnmarshalMsg(bts)
 			if err != nil {
@@ -3319,6 +3334,6 @@ func (z *TickCommand) Msgsize() (s int) {
 	for za0001 := range z.Spans {
 		s += z.Spans[za0001].Msgsize()
 	}
-	s += 2 + msgp.Int64Size + 2 + z.Run.Msgsize() + 2 + msgp.Int64Size
+	s += 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Reason) + 2 + z.Run.Msgsize() + 2 + msgp.Int64Size
 	return
 }

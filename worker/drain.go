@@ -14,7 +14,8 @@ import (
 // first has its way; all return the same.
 func (p *Pool) Drain(ctx context.Context) error {
 	p.beginDrain()
-	last := false // whether it is this call that has closed the pool
+	p.stop(func(x *Execution) bool { return x.yields > 0 }) // what they wait for may never begin
+	last := false                                           // whether it is this call that has closed the pool
 	closeLocked := func() bool {
 		last = last || p.closeLocked()
 		return true
@@ -24,7 +25,7 @@ func (p *Pool) Drain(ctx context.Context) error {
 		return p.state == closed || done && closeLocked() // at once, lest something be assigned in between
 	}
 	if !p.waitFor(settled, ctx.Done(), never) {
-		p.interrupt()
+		p.stop(func(*Execution) bool { return true })
 		grace := int64(p.cfg.Grace)
 		p.waitFor(func() bool { return p.running.n == 0 || p.state == closed }, nil, grace)
 		p.waitFor(func() bool { return p.deliveredLocked() || p.state == closed }, nil, grace)
@@ -59,14 +60,16 @@ func (p *Pool) beginDrain() {
 
 func (p *Pool) deliveredLocked() bool { return len(p.out) == 0 && len(p.inFlight) == 0 }
 
-// interrupt tells all handlers to stop.
-func (p *Pool) interrupt() {
+// stop tells the handlers that are chosen to stop; choose is called with mu held.
+func (p *Pool) stop(choose func(*Execution) bool) {
 	var xs []*Execution
 	now := p.now().at
 	p.mu.Lock()
 	p.running.all(func(x *Execution) {
-		xs = append(xs, x)
-		p.patrolLocked(x, now)
+		if choose(x) {
+			xs = append(xs, x)
+			p.patrolLocked(x, now)
+		}
 	})
 	p.mu.Unlock()
 	if len(xs) > 0 {

@@ -126,13 +126,21 @@ func (x *Execution) Attempt() int { return int(x.run.Attempt) }
 // another: a side effect that is guarded by it ("not if a higher fence was here") happens in order, and not twice.
 func (x *Execution) Fence() uint64 { return x.fence }
 
+// Schedule returns the ID of the schedule that made the run, "" if none did.
+func (x *Execution) Schedule() string {
+	if m := x.run.More; m != nil {
+		return m.Schedule
+	}
+	return ""
+}
+
 // ScheduledAt returns the nominal time of a schedule's run, which is the same for all its attempts; of another run, the
 // time for which this attempt was due.
 func (x *Execution) ScheduledAt() time.Time {
 	if m := x.run.More; m != nil && m.Schedule != "" && m.Nominal != 0 {
-		return time.Unix(0, m.Nominal)
+		return time.Unix(0, m.Nominal).UTC()
 	}
-	return time.Unix(0, x.run.Due)
+	return time.Unix(0, x.run.Due).UTC()
 }
 
 // String names the run and the attempt.

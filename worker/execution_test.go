@@ -42,7 +42,7 @@ func TestExecution(t *testing.T) {
 	t.Run("without a schedule it is scheduled for its due time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := start(t, 1, handlers{"job": func(_ context.Context, x *worker.Execution) ([]byte, error) {
-				return nil, equal("scheduled at", x.ScheduledAt(), time.Unix(0, x.Run().Due))
+				return nil, equal("scheduled at", x.ScheduledAt(), time.Unix(0, x.Run().Due).UTC())
 			}})
 			if got := r.outcome(t, r.assign("job")); got.Error != "" {
 				t.Error(got.Error)

@@ -47,6 +47,18 @@ func (p *Pool) Snapshot() Snapshot {
 	return s
 }
 
+// Find returns the attempt of a run whose handler runs, if there is one here. It is O(running).
+func (p *Pool) Find(run store.RunID) (found Running, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running.all(func(x *Execution) {
+		if x.run.ID == run {
+			found, ok = x.snapshotLocked(), true
+		}
+	})
+	return found, ok
+}
+
 // snapshotLocked is called with pool.mu held.
 func (x *Execution) snapshotLocked() Running {
 	r := Running{

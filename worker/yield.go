@@ -22,13 +22,24 @@ type resumer struct {
 //
 // Several goroutines of a handler may do so at a time: the slot stays away until the last of them has resumed. Calling a
 // resume again does nothing.
+//
+// While the pool drains nothing begins, and what is waited for may never come: the handler's context ends with
+// [ErrShutdown] then, at once.
 func (x *Execution) Yield() (resume func(ctx context.Context) error) {
+	resume, over := x.yield()
+	if over {
+		x.end(ErrShutdown)
+	}
+	return resume
+}
+
+func (x *Execution) yield() (resume func(ctx context.Context) error, over bool) {
 	p := x.pool
 	now := p.now().at
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if x.state != stateRunning {
-		return func(context.Context) error { return nil }
+		return func(context.Context) error { return nil }, false
 	}
 	x.yields++
 	if x.hasSlot {
@@ -46,7 +57,7 @@ func (x *Execution) Yield() (resume func(ctx context.Context) error) {
 	return func(ctx context.Context) (err error) {
 		once.Do(func() { err = x.resume(ctx) })
 		return err
-	}
+	}, p.state >= draining
 }
 
 func (x *Execution) resume(ctx context.Context) error {
