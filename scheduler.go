@@ -37,7 +37,6 @@ type Scheduler struct {
 	alarm    *precise.Timer
 	loops    sync.WaitGroup
 	stop     context.CancelFunc // ends the loops
-	poolErr  error              // of the pool's loop, set before loops is done
 
 	mu    sync.Mutex // guards phase, done and err
 	phase phase
@@ -69,13 +68,17 @@ func New(opts ...Option) (*Scheduler, error) {
 	return &Scheduler{cfg: cfg, tel: tel, ready: make(chan struct{}), done: make(chan struct{})}, nil
 }
 
-// Run starts the scheduler, waits until ctx ends, and shuts down within
-// [WithDrainTimeout].
+// Run starts the scheduler, waits until ctx ends or another call has shut it down,
+// and shuts down within [WithDrainTimeout]. It returns what Shutdown returns, or
+// the error of [Scheduler.Start].
 func (s *Scheduler) Run(ctx context.Context) error {
 	if err := s.Start(ctx); err != nil {
 		return err
 	}
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-s.done:
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.drainTimeout)
 	defer cancel()
 	return s.Shutdown(ctx)
@@ -98,20 +101,29 @@ func (s *Scheduler) Start(ctx context.Context) error {
 
 	err := s.open(ctx)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err == nil && s.phase == stopping {
 		err = ErrClosed
 	}
 	if err != nil {
-		s.phase = stopped
-		s.err = errors.Join(s.close(context.WithoutCancel(ctx)), s.tel.Close())
-		close(s.done)
+		s.phase = stopping
+		s.mu.Unlock()
+		s.ended(errors.Join(s.close(context.WithoutCancel(ctx)), s.tel.Close())) // nothing runs that it could wait for
 		return fmt.Errorf("scheduler: start: %w", err)
 	}
 	s.phase = running
 	close(s.ready)
+	s.mu.Unlock()
+	s.attachPool() // last: what it starts may call
 	s.cfg.logger.Info("scheduler started", keyNode, s.cfg.nodeID)
 	return nil
+}
+
+// ended notes that everything is closed.
+func (s *Scheduler) ended(err error) {
+	s.mu.Lock()
+	s.phase, s.err = stopped, err
+	s.mu.Unlock()
+	close(s.done)
 }
 
 // keyNode is the key of the node's ID in logs.
@@ -228,10 +240,7 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		}
 	}
 	err := errors.Join(s.close(ctx), s.tel.Close())
-	s.mu.Lock()
-	s.phase, s.err = stopped, err
-	s.mu.Unlock()
-	close(s.done)
+	s.ended(err)
 	s.cfg.logger.Info("scheduler stopped", keyNode, s.cfg.nodeID)
 	return err
 }
@@ -241,6 +250,7 @@ func (s *Scheduler) close(ctx context.Context) error {
 	var faults []error
 	if s.pool != nil {
 		s.dispatch.SetCapacity(s.session, 0, 0)
+		s.awaitGrants(ctx)
 		if err := s.pool.Drain(ctx); err != nil {
 			faults = append(faults, err)
 		}
@@ -276,7 +286,18 @@ func (s *Scheduler) close(ctx context.Context) error {
 	return nil
 }
 
+// awaitGrants returns once the pool has been given what is on its way to it, so
+// that it can hand that back: leases that a drained pool does not take would count
+// as lost. An entry of the log comes after those that carry leases.
+func (s *Scheduler) awaitGrants(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grantTimeout)
+	defer cancel()
+	// After an error the log takes nothing, or not in time; then nothing is on its way or nobody can know.
+	_, _ = s.node.Propose(ctx, store.Command{Kind: store.KindExpire, Expire: new(store.Expire)})
+}
+
 const (
+	grantTimeout = time.Second
 	closeTimeout = 10 * time.Second
 	closeForever = time.Hour // for a ctx without an end
 )
