@@ -123,6 +123,7 @@ func (s *Scheduler) clusterConfig() cluster.Config {
 	return cluster.Config{
 		ID:      s.cfg.nodeID,
 		Dir:     s.cfg.dir,
+		Log:     s.cfg.log,
 		Storage: s.storage,
 		Clock:   s.cfg.clock,
 		Logger:  s.cfg.logger,

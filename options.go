@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/escapement-go/scheduler/cluster"
 	"github.com/escapement-go/scheduler/internal/clock"
 	"github.com/escapement-go/scheduler/internal/dispatch"
 	"github.com/escapement-go/scheduler/store"
@@ -29,6 +30,7 @@ func (f option) applyScheduler(c *config) { f(c) }
 // config is what the options of New add up to.
 type config struct {
 	dir          string
+	log          LogKind
 	nodeID       string
 	handlers     map[string]worker.Handler
 	tasks        []string
@@ -112,6 +114,26 @@ func WithDataDir(dir string) Option {
 			c.fault(fmt.Errorf("scheduler: data folder: empty path: %w", ErrInvalid))
 		}
 		c.dir = dir
+	})
+}
+
+// LogKind names how the log is kept in the data folder.
+type LogKind = cluster.LogKind
+
+// The kinds of logs.
+const (
+	LogSegments = cluster.LogSegments // preallocated segments: one write and one fsync an entry; the default
+	LogBolt     = cluster.LogBolt     // raft-boltdb
+)
+
+// WithLog chooses how the log is kept. A folder stays with the kind that it began
+// with; [Restore] makes segments. Nodes of a cluster may differ.
+func WithLog(kind LogKind) Option {
+	return option(func(c *config) {
+		if kind > LogBolt {
+			c.fault(fmt.Errorf("scheduler: log kind %d: %w", kind, ErrInvalid))
+		}
+		c.log = kind
 	})
 }
 

@@ -54,7 +54,7 @@ func restore(dir string, r io.Reader) (err error) {
 	if err != nil {
 		return err
 	}
-	nodeID, err := cluster.Restored(dir, img.Meta, st.Configuration())
+	nodeID, err := cluster.Restored(dir, cluster.LogSegments, img.Meta, st.Configuration())
 	if errors.Is(err, cluster.ErrConflict) {
 		return fmt.Errorf("%w: %w", ErrConflict, err)
 	}

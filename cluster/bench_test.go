@@ -72,16 +72,16 @@ func BenchmarkPropose_idle(b *testing.B) {
 
 // BenchmarkPropose_callers is many callers at once; an op is a command.
 func BenchmarkPropose_callers(b *testing.B) {
-	for _, dir := range []string{"memory", "folder"} {
+	for _, log := range []string{"memory", "segments", "bolt"} {
 		for _, depth := range []int{1, 2, 4} {
-			b.Run(fmt.Sprintf("%s/depth=%d", dir, depth), func(b *testing.B) { benchmarkCallers(b, folder(b, dir), depth, 256) })
+			b.Run(fmt.Sprintf("%s/depth=%d", log, depth), func(b *testing.B) { benchmarkCallers(b, log, depth, 256) })
 		}
 	}
 }
 
-func benchmarkCallers(b *testing.B, dir string, depth, callers int) {
+func benchmarkCallers(b *testing.B, log string, depth, callers int) {
 	var entries atomic.Int64
-	n := open(b, cluster.Config{Dir: dir, Depth: depth, Observe: cluster.Observe{
+	n := open(b, cluster.Config{Dir: folder(b, log), Log: logKind(log), Depth: depth, Observe: cluster.Observe{
 		Batch: func(int, int, time.Duration) { entries.Add(1) },
 	}})
 	took := make([][]time.Duration, callers)
@@ -114,17 +114,17 @@ func benchmarkCallers(b *testing.B, dir string, depth, callers int) {
 // BenchmarkPropose_full is entries of 64 KiB, four callers of 200 commands each;
 // an op is a command.
 func BenchmarkPropose_full(b *testing.B) {
-	for _, dir := range []string{"memory", "folder"} {
+	for _, log := range []string{"memory", "segments", "bolt"} {
 		for _, kind := range []string{"checkpoint", "enqueue"} {
-			b.Run(dir+"/"+kind, func(b *testing.B) { benchmarkFull(b, folder(b, dir), kind) })
+			b.Run(log+"/"+kind, func(b *testing.B) { benchmarkFull(b, log, kind) })
 		}
 	}
 }
 
-func benchmarkFull(b *testing.B, dir, kind string) {
+func benchmarkFull(b *testing.B, log, kind string) {
 	const callers, each = 4, 200
 	var entries, bytes atomic.Int64
-	n := open(b, cluster.Config{Dir: dir, MaxUnflushed: 1 << 30, Observe: cluster.Observe{
+	n := open(b, cluster.Config{Dir: folder(b, log), Log: logKind(log), MaxUnflushed: 1 << 30, Observe: cluster.Observe{
 		Batch: func(_, size int, _ time.Duration) { entries.Add(1); bytes.Add(int64(size)) },
 	}})
 	session(b, n)
@@ -204,6 +204,13 @@ func folder(b *testing.B, kind string) string {
 	return b.TempDir()
 }
 
+func logKind(log string) cluster.LogKind {
+	if log == "bolt" {
+		return cluster.LogBolt
+	}
+	return cluster.LogSegments
+}
+
 // nothing is a state machine that does nothing.
 type nothing struct{ raft.FSM }
 
@@ -215,7 +222,7 @@ func rawRaft(b *testing.B, dir string) (*raft.Raft, func()) {
 	log := cluster.NewMemLog()
 	if dir != "" {
 		var err error
-		if log, err = cluster.OpenBoltLog(dir); err != nil {
+		if log, err = cluster.OpenLog(dir, cluster.LogSegments); err != nil {
 			b.Fatal(err)
 		}
 	}

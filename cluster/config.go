@@ -50,7 +50,8 @@ type LogKind uint8
 
 // The kinds of logs.
 const (
-	LogBolt LogKind = iota // one bbolt file, raft.db
+	LogSegments LogKind = iota // preallocated segments in the folder log, see package seglog
+	LogBolt                    // raft-boltdb: one bbolt file, raft.db
 )
 
 // Defaults and bounds of [Config].
@@ -178,7 +179,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	bad(c.ID == "", "no ID")
 	bad(c.Storage == nil, "no Storage")
-	bad(c.Log != LogBolt, "unknown kind of log %d", c.Log)
+	bad(c.Log > LogBolt, "unknown kind of log %d", c.Log)
 	bad(c.Lease < 5*time.Millisecond, "lease %v is below 5 ms", c.Lease)
 	bad(c.Lease > c.Heartbeat, "lease %v exceeds heartbeat timeout %v", c.Lease, c.Heartbeat)
 	bad(c.Heartbeat > c.Election, "heartbeat timeout %v exceeds election timeout %v", c.Heartbeat, c.Election)

@@ -17,8 +17,8 @@ func WrapLog(c *Config, wrap func(LogStore) LogStore) { c.wrapLog = wrap }
 // NewMemLog returns the log of nodes without a folder.
 func NewMemLog() LogStore { return newMemLog() }
 
-// OpenBoltLog opens the log of a folder as a node does.
-func OpenBoltLog(dir string) (LogStore, error) { return openBoltLog(dir) }
+// OpenLog opens the log of a folder as a node does.
+func OpenLog(dir string, kind LogKind) (LogStore, error) { return openFolderLog(dir, kind) }
 
 // Raft returns the running instance's raft.
 func (n *Node) Raft() *raft.Raft { return n.inst.Load().raft }

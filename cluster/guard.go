@@ -54,6 +54,13 @@ func newGuard(inner logStore, keep int64) (*guard, error) {
 	}, nil
 }
 
+// IsMonotonic reports whether the log takes no gap, so that raft empties it
+// before it goes on after an installed snapshot.
+func (g *guard) IsMonotonic() bool {
+	m, ok := g.inner.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
 // latch ends the life of this instance.
 func (g *guard) latch(err error) {
 	g.once.Do(func() {

@@ -36,7 +36,7 @@ func (n *Node) open() (*instance, error) {
 func (n *Node) openLog() (log logStore, err error) {
 	if n.mem != nil {
 		log = n.mem
-	} else if log, err = openBoltLog(n.cfg.Dir); err != nil {
+	} else if log, err = openFolderLog(n.cfg.Dir, n.cfg.Log); err != nil {
 		return nil, err
 	}
 	if n.cfg.wrapLog != nil {

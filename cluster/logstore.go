@@ -15,7 +15,9 @@ import (
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/escapement-go/scheduler/cluster/seglog"
 	"github.com/escapement-go/scheduler/internal/boltfile"
+	"github.com/escapement-go/scheduler/store"
 )
 
 // logStore is where raft keeps its log, term and vote.
@@ -39,12 +41,55 @@ type boltLog struct {
 	path string
 }
 
-// openBoltLog opens the log of a folder. Errors: [ErrFolderInUse].
-func openBoltLog(dir string) (*boltLog, error) {
+// The names of the logs in a folder.
+const (
+	segmentsName = "log"
+	boltName     = "raft.db"
+)
+
+// openFolderLog opens the log of a folder, or makes one. A folder keeps the kind
+// of log it began with. Errors: [ErrFolderInUse], [ErrDamaged].
+func openFolderLog(dir string, kind LogKind) (log logStore, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cluster: make folder: %w", err)
 	}
-	path := filepath.Join(dir, "raft.db")
+	other := boltName
+	if kind == LogBolt {
+		other = segmentsName
+	}
+	if _, err := os.Lstat(filepath.Join(dir, other)); err == nil {
+		return nil, damaged("the folder has a log of another kind, %s", filepath.Join(dir, other))
+	}
+	if kind == LogBolt {
+		log, err = openBoltLog(filepath.Join(dir, boltName))
+	} else {
+		log, err = openSegments(filepath.Join(dir, segmentsName))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := settleFolder(dir); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return log, nil
+}
+
+func openSegments(dir string) (*seglog.Log, error) {
+	log, err := seglog.Open(dir)
+	switch {
+	case errors.Is(err, seglog.ErrInUse):
+		return nil, fmt.Errorf("%w: %s", ErrFolderInUse, dir)
+	case errors.Is(err, seglog.ErrVersion):
+		return nil, fmt.Errorf("cluster: open log: %w: %w", store.ErrNewer, err)
+	case errors.Is(err, seglog.ErrCorrupt):
+		return nil, damaged("open %s: %v", dir, err)
+	case err != nil:
+		return nil, fmt.Errorf("cluster: open log %s: %w", dir, err)
+	}
+	return log, nil
+}
+
+func openBoltLog(path string) (*boltLog, error) {
 	options := &bbolt.Options{
 		Timeout:        lockWait,
 		NoFreelistSync: true,
@@ -65,9 +110,6 @@ func openBoltLog(dir string) (*boltLog, error) {
 		return nil, damaged("open %s: %v", path, err)
 	case err != nil:
 		return nil, fmt.Errorf("cluster: open log %s: %w", path, err)
-	}
-	if err := settleFolder(dir); err != nil {
-		return nil, errors.Join(err, s.Close())
 	}
 	return &boltLog{s, path}, nil
 }

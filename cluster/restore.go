@@ -7,13 +7,13 @@ import (
 	"github.com/escapement-go/scheduler/store"
 )
 
-// Restored makes the log of a folder whose Storage was filled from a backup at
+// Restored makes the log, of the given kind, of a folder whose Storage was filled from a backup at
 // the given position: the log goes on from there. The folder must have no log.
 //
 // It returns the ID of the node that the backup is of, which is the only one
 // that can open the folder. Errors: [ErrDamaged]; [ErrConflict] if there is a
 // log, or the backup is of a cluster of several nodes.
-func Restored(dir string, at store.Meta, configuration []byte) (nodeID string, err error) {
+func Restored(dir string, kind LogKind, at store.Meta, configuration []byte) (nodeID string, err error) {
 	_, members, err := decodeConfiguration(configuration)
 	if err != nil {
 		return "", err
@@ -21,7 +21,7 @@ func Restored(dir string, at store.Meta, configuration []byte) (nodeID string, e
 	if len(members.Servers) != 1 {
 		return "", fmt.Errorf("%w: the backup is of a cluster of %d nodes", ErrConflict, len(members.Servers))
 	}
-	log, err := openBoltLog(dir)
+	log, err := openFolderLog(dir, kind)
 	if err != nil {
 		return "", err
 	}
