@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/escapement-go/scheduler/store"
@@ -79,7 +80,7 @@ func view(r *store.Run, wall, elapsed int64) Run {
 		Interrupts: int(r.Interrupts), Snoozes: int(r.Snoozes), Input: r.Input,
 	}
 	if r.Clock == store.Elapsed {
-		v.Due = instant(r.Due + wall - elapsed)
+		v.Due = instant(r.Due + min(wall-elapsed, math.MaxInt64-r.Due)) // a delay may have no end
 	}
 	m := r.More
 	if m == nil {

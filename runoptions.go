@@ -116,6 +116,9 @@ func At(t time.Time) RunOption {
 			s.check(err)
 			return
 		}
+		if epoch := time.Unix(0, 1); t.Before(epoch) {
+			t = epoch // so that the time until then fits into 64 bits
+		}
 		s.at, s.delay = t, 0
 	})
 }

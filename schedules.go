@@ -266,9 +266,13 @@ func (s *Scheduler) resume(id string) (*store.PauseSchedule, error) {
 	wall, elapsed := s.node.Now()
 	now := clockTime(sc.Trigger.TickClock(), wall, elapsed)
 	p := &store.PauseSchedule{ID: id, Armed: sc.Next, Next: sc.Next}
-	if sc.Next != 0 && sc.Next <= now {
+	switch {
+	case sc.Next == 0:
+	case sc.Next <= now:
 		p.Last = rule.Last(sc.Next, now)
 		p.Next = rule.Next(p.Last)
+	case sc.Trigger.TickClock() == store.Wall:
+		p.Next = rule.Next(now) // sooner, if the clock was set back during the pause
 	}
 	return p, nil
 }
@@ -316,9 +320,9 @@ type Tick struct {
 // nominal time in [from, to), in order; a zero time is no bound. Nominal times of an interval are on the
 // elapsed clock. Errors: [ErrNotFound]; what retention has dropped is absent.
 func (s *Scheduler) Ticks(ctx context.Context, id string, from, to time.Time) iter.Seq2[Tick, error] {
-	lo, hi := nanos(from), int64(math.MaxInt64)
+	lo, hi := max(nanos(from), 0), int64(math.MaxInt64)
 	if !to.IsZero() {
-		hi = to.UnixNano()
+		hi = nanos(to)
 	}
 	return func(yield func(Tick, error) bool) {
 		rows, rule, version, err := s.ledger(id, lo, hi)

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -110,7 +111,7 @@ func Zone(name string) TriggerOption {
 // Between limits the trigger to ticks from the first time on and before the
 // second. A zero time is no limit.
 func Between(from, to time.Time) TriggerOption {
-	return triggerOption(func(t *Trigger) { t.data.From, t.data.Until = nanos(from), nanos(to) })
+	return triggerOption(func(t *Trigger) { t.data.From, t.data.Until = max(nanos(from), 0), nanos(to) })
 }
 
 // HashKey is the identity from which H in a cron expression chooses its value.
@@ -146,7 +147,7 @@ func (t Trigger) Next(after time.Time, n int) ([]time.Time, error) {
 		return nil, err
 	}
 	var ticks []time.Time
-	for at := after.UnixNano(); len(ticks) < n; {
+	for at := nanos(after); len(ticks) < n; {
 		if at = rule.Next(at); at == 0 {
 			break
 		}
@@ -204,9 +205,16 @@ func checkTime(t time.Time) error {
 	return nil
 }
 
+// nanos returns a time as it is stored: 0 is the zero time, and one beyond the
+// range of 64 bits is an end of it.
 func nanos(t time.Time) int64 {
-	if t.IsZero() {
+	switch {
+	case t.IsZero():
 		return 0
+	case t.Year() < 1678:
+		return math.MinInt64
+	case t.Year() > 2261:
+		return math.MaxInt64
 	}
 	return t.UnixNano()
 }
@@ -250,11 +258,16 @@ func (r *rule) location() *time.Location {
 
 // Next returns the first tick strictly after the given time, 0 if there is none.
 func (r *rule) Next(after int64) int64 {
-	if r.data.From != 0 && after < r.data.From-1 {
-		after = r.data.From - 1
+	switch {
+	case after == math.MaxInt64:
+		return 0
+	case r.data.Kind == store.TriggerEvery:
+		after = max(after, r.data.From)
+	case r.data.From != 0:
+		after = max(after, r.data.From-1)
 	}
 	next := r.next(after)
-	if r.data.Until != 0 && next >= r.data.Until {
+	if next == math.MaxInt64 || r.data.Until != 0 && next >= r.data.Until {
 		return 0
 	}
 	return next
@@ -279,6 +292,9 @@ func (r *rule) next(after int64) int64 {
 
 // Last returns the latest tick that is not after at; armed is one that is not.
 func (r *rule) Last(armed, at int64) int64 {
+	if r.data.Until != 0 && at >= r.data.Until {
+		at = r.data.Until - 1
+	}
 	switch r.data.Kind {
 	case store.TriggerEvery:
 		return armed + (at-armed)/r.data.Every*r.data.Every
@@ -288,9 +304,6 @@ func (r *rule) Last(armed, at int64) int64 {
 			return armed
 		}
 		return max(armed, r.data.Times[n-1])
-	}
-	if r.data.Until != 0 && at >= r.data.Until {
-		at = r.data.Until - 1
 	}
 	return max(armed, nanos(r.cron.Prev(time.Unix(0, at).Add(time.Nanosecond))))
 }

@@ -118,6 +118,9 @@ func (s *State) applyPauseSchedule(p *PauseSchedule) Result {
 			return Result{Code: CodeConflict, Text: p.ID}
 		}
 		n.PausedAt = 0
+		if p.Next < old.Next && p.Next != 0 {
+			n.decideAnew(s.now(n.Trigger.TickClock()))
+		}
 		n.Next = p.Next
 		if p.Last != 0 && old.Next != 0 {
 			for _, d := range old.undecided(old.Next, p.Last) {
@@ -405,14 +408,19 @@ func (s *State) applyRearm(m *Rearm) Result {
 		}
 		n := *old
 		n.Next = t.Next
-		now := s.now(n.Trigger.TickClock())
-		if _, inside := n.DecidedAt(now); !inside {
-			n.decideFrom(now)
-		}
+		n.decideAnew(s.now(n.Trigger.TickClock()))
 		s.set(&n)
 		s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
 	}
 	return Result{}
+}
+
+// decideAnew begins a new span at now in sc, which is not yet published, unless all
+// around it has been decided before.
+func (sc *Schedule) decideAnew(now int64) {
+	if _, inside := sc.DecidedAt(now); !inside {
+		sc.decideFrom(now)
+	}
 }
 
 // addLive gives a run that was taken up again back to its schedule's live ones,
