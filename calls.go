@@ -106,8 +106,10 @@ func (s *Scheduler) propose(ctx context.Context, calls []Call) ([]RunID, error) 
 		}
 		if n.ID.IsZero() {
 			n.ID = s.mintRunID()
-		} else if _, err := s.Get(ctx, n.ID); err == nil {
+		} else if _, err := s.find(n.ID); err == nil {
 			return nil, fmt.Errorf("run %v exists: %w", n.ID, ErrConflict)
+		} else if !errors.Is(err, ErrNotFound) {
+			return nil, err
 		}
 		ids[i] = n.ID
 	}
@@ -172,40 +174,45 @@ func (s *Scheduler) Cancel(ctx context.Context, id RunID) error {
 }
 
 func (s *Scheduler) runCommand(ctx context.Context, verb string, kind store.Kind, id RunID) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	c := store.RunCommand{ID: id}
-	run, err := s.Get(ctx, id)
-	switch {
-	case err != nil:
-		return err
-	case run.State.Final() && (kind == store.KindCancel || run.State == Succeeded):
-		return fmt.Errorf("scheduler: %s run %v: it is %v: %w", verb, id, run.State, ErrConflict)
-	case run.State.Final():
-		if c, err = s.finalRow(ctx, id); err != nil {
+	for {
+		c := store.RunCommand{ID: id}
+		run, err := s.Get(ctx, id)
+		switch {
+		case err != nil:
 			return err
+		case run.State.Final() && (kind == store.KindCancel || run.State == Succeeded):
+			return fmt.Errorf("scheduler: %s run %v: it is %v: %w", verb, id, run.State, ErrConflict)
+		case run.State.Final():
+			if c, err = s.finalRow(ctx, id); err != nil {
+				return err
+			}
 		}
+		_, err = s.call(ctx, store.Command{Kind: kind, Run: &c})
+		if errors.Is(err, ErrNotFound) {
+			continue // it has ended since it was looked at
+		}
+		if err != nil {
+			return fmt.Errorf("scheduler: %s run %v: %w", verb, id, err)
+		}
+		return nil
 	}
-	if _, err := s.call(ctx, store.Command{Kind: kind, Run: &c}); err != nil {
-		return fmt.Errorf("scheduler: %s run %v: %w", verb, id, err)
-	}
-	return nil
 }
 
 // finalRow reads the row that a command about an ended run carries.
 func (s *Scheduler) finalRow(ctx context.Context, id RunID) (store.RunCommand, error) {
 	c := store.RunCommand{ID: id}
 	s.node.View(func(st *store.State) { c.AsOf = st.Meta().Index })
-	if err := s.node.Flush(ctx); err != nil {
-		return c, callError(err)
+	err := callError(s.node.Flush(ctx))
+	if err == nil {
+		c.Row, c.Segment, err = s.storage.FinalRun(id)
 	}
-	var err error
-	c.Row, c.Segment, err = s.storage.FinalRun(id)
 	if err == nil && c.Row == nil {
-		err = fmt.Errorf("scheduler: run %v: %w", id, ErrNotFound)
+		err = ErrNotFound
 	}
-	return c, err
+	if err != nil {
+		return c, fmt.Errorf("scheduler: run %v: %w", id, storageError(err))
+	}
+	return c, nil
 }
 
 // RetryNow runs a waiting run at once, whatever delay it was waiting for, and
