@@ -278,3 +278,15 @@ func TestSchedule_OverlapSeesARunTakenUpAgain(t *testing.T) {
 		wantLines(t, "ledger", ledger(t, s, "s", 0, time.Hour), "1m0s ran", "2m0s skipped: an earlier run has not ended")
 	})
 }
+
+func TestCancel_WhileItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, scheduler.WithHandler(echo, echoes))
+		for range 300 {
+			f := enqueue(t, s, echo, "")
+			if err := f.Cancel(t.Context()); err != nil && !errors.Is(err, scheduler.ErrConflict) {
+				t.Fatalf("Cancel: got %v, want nil or a conflict", err)
+			}
+		}
+	})
+}
