@@ -230,8 +230,8 @@ func TestFolder_that_is_a_file_is_refused(t *testing.T) {
 // not taken for an empty one.
 func TestFolder_that_is_young_and_has_lost_its_log_is_refused(t *testing.T) {
 	for name, harm := range map[string]func(path string) error{
-		"missing": os.Remove,
-		"empty":   func(path string) error { return os.Truncate(path, 0) },
+		"missing": os.RemoveAll,
+		"empty":   func(path string) error { return errors.Join(os.RemoveAll(path), os.Mkdir(path, 0o700)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -239,7 +239,7 @@ func TestFolder_that_is_young_and_has_lost_its_log_is_refused(t *testing.T) {
 			var id scheduler.RunID
 			p.must(&id) // acknowledged, and most likely not flushed
 			p.kill()
-			if err := harm(filepath.Join(dir, "raft.db")); err != nil {
+			if err := harm(filepath.Join(dir, "log")); err != nil {
 				t.Fatal(err)
 			}
 			refuses(t, dir, scheduler.ErrCorrupt)

@@ -71,6 +71,7 @@ type loadArgs struct {
 	Dir, Facts string
 	Life       int
 	Seed       uint64
+	Log        scheduler.LogKind
 }
 
 // A load is one life of the scheduler under test.
@@ -100,6 +101,7 @@ func newLoad(a loadArgs, say func(any)) (l *load, err error) {
 	second := func() scheduler.Trigger { return scheduler.Cron("* * * * * *") }
 	l.s, err = scheduler.New(
 		scheduler.WithDataDir(a.Dir),
+		scheduler.WithLog(a.Log),
 		scheduler.WithHandler(job, l.handle),
 		scheduler.WithQueue(narrowQueue, scheduler.QueueLimit(narrowLimit)),
 		scheduler.WithConcurrency(16),
