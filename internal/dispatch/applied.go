@@ -48,23 +48,8 @@ func (d *Dispatcher) Applied(st *store.State, b *store.Batch, results []store.Re
 		case store.EventFinished:
 			d.unwatch(e.Run)
 			d.finished(e)
-		case store.EventScheduleSet:
-			// As it is after the entry: a run of it that ended later in the entry has
-			// replaced the record without an event.
-			if sc := st.Schedule(e.Schedule.ID); sc != nil && sc.Number == e.Schedule.Number {
-				d.armTick(sc)
-			}
-		case store.EventScheduleGone:
-			delete(d.armed, e.Schedule.Number)
-			delete(d.rules, e.Schedule.Number)
-			delete(d.ids, e.Schedule.Number)
-		case store.EventQueueSet:
-			q := d.queue(e.Queue.Name)
-			q.limit, q.paused = e.Queue.Limit, e.Queue.Paused
-		case store.EventSessionOpened:
-			d.opened(st)
-		case store.EventSessionEnded:
-			delete(d.dead, e.Session)
+		default:
+			d.configured(st, e)
 		}
 	}
 	for w, g := range grants {
@@ -73,6 +58,30 @@ func (d *Dispatcher) Applied(st *store.State, b *store.Batch, results []store.Re
 	d.compact(st, wall, elapsed)
 	if len(events) > 0 {
 		d.poke()
+	}
+}
+
+// configured follows an event of something other than a run.
+func (d *Dispatcher) configured(st *store.State, e *store.Event) {
+	switch e.Kind {
+	case store.EventScheduleSet:
+		// As it is after the entry: a run of it that ended later in the entry has
+		// replaced the record without an event.
+		if sc := st.Schedule(e.Schedule.ID); sc != nil && sc.Number == e.Schedule.Number {
+			d.armTick(sc)
+		}
+	case store.EventScheduleGone:
+		delete(d.armed, e.Schedule.Number)
+		delete(d.rules, e.Schedule.Number)
+		delete(d.ids, e.Schedule.Number)
+	case store.EventQueueSet:
+		q := d.queue(e.Queue.Name)
+		q.limit, q.paused = e.Queue.Limit, e.Queue.Paused
+	case store.EventSessionOpened:
+		d.opened(st)
+	case store.EventSessionEnded:
+		delete(d.dead, e.Session)
+	default: // of a run, or of no concern here
 	}
 }
 
@@ -140,7 +149,7 @@ func (d *Dispatcher) tickRefused(st *store.State, t *store.TickCommand, res *sto
 		return
 	}
 	if res.Code == store.CodeInvalid { // deciding it again would end the same way
-		d.cfg.Logger.Error("tick refused as invalid, its schedule stands still", "schedule_id", sc.ID)
+		d.cfg.Logger.Error("tick refused as invalid, its schedule stands still", keySchedule, sc.ID)
 		return
 	}
 	delete(d.armed, sc.Number)

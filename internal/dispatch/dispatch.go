@@ -10,6 +10,13 @@ import (
 	"github.com/escapement-go/scheduler/store"
 )
 
+// The keys of log lines.
+const (
+	keyBy       = "by" // a duration
+	keyError    = "error"
+	keySchedule = "schedule_id"
+)
+
 // A Rule gives meaning to a schedule's trigger. Times are ns on the trigger's
 // clock.
 type Rule interface {

@@ -204,7 +204,7 @@ func (p *preparation) grant(clients int) {
 			n++
 		}
 	}
-	n += p.grantWaiting(maxGrants - n)
+	p.grantWaiting(maxGrants - n)
 	for _, l := range p.grants {
 		p.add(store.Command{Kind: store.KindLease, Lease: l})
 	}
@@ -293,9 +293,8 @@ type candidate struct {
 
 // grantWaiting grants from the lanes, always the most urgent entry whose gates
 // are open.
-func (p *preparation) grantWaiting(most int) int {
-	n := 0
-	for n < most {
+func (p *preparation) grantWaiting(most int) {
+	for most > 0 {
 		var best candidate
 		for key, l := range p.d.lanes {
 			if l.empty() {
@@ -305,11 +304,10 @@ func (p *preparation) grantWaiting(most int) int {
 			p.compare(l, &best)
 		}
 		if best.lane == nil {
-			return n
+			return
 		}
-		n += p.grantFrom(best, most-n)
+		most -= p.grantFrom(best, most)
 	}
-	return n
 }
 
 // compare makes the most urgent entry of the lane the best if there is none more

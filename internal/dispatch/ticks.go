@@ -37,7 +37,7 @@ func (d *Dispatcher) rule(sc *store.Schedule) (Rule, error) {
 		c = compiled{sc.Version, rule, err}
 		d.rules[sc.Number] = c
 		if err != nil {
-			d.cfg.Logger.Error("trigger cannot be evaluated, its schedule stands still", "schedule_id", sc.ID, "error", err)
+			d.cfg.Logger.Error("trigger cannot be evaluated, its schedule stands still", keySchedule, sc.ID, keyError, err)
 		}
 	}
 	return c.rule, c.err
@@ -211,7 +211,7 @@ func (p *preparation) followClock() {
 	d := p.d
 	offset := p.wall - p.elapsed
 	if stepped(offset, d.offset) {
-		d.cfg.Logger.Warn("wall clock stepped", "by", time.Duration(offset-d.offset))
+		d.cfg.Logger.Warn("wall clock stepped", keyBy, time.Duration(offset-d.offset))
 	}
 	back := offset < d.offset-stepBack
 	d.offset = offset
