@@ -38,8 +38,9 @@ func (s *Scheduler) mintRunID() RunID {
 // Enqueue asks for one run of a call and returns once it is durable.
 //
 // Errors: [ErrInvalid], [ErrPayloadTooLarge], [ErrUnknownTask], [*UniqueError],
-// [ErrConflict] (the ID is in use), [ErrOverloaded], [ErrStorage],
-// [ErrNoLeader], [ErrClosed], and [ErrOutcomeUnknown] together with the run's ID.
+// [ErrConflict] (the ID is in use), [ErrOverloaded], [ErrStorage], [ErrParked],
+// [ErrNoLeader], [ErrClosed], that of ctx if nothing happened before it ended, and
+// [ErrOutcomeUnknown] together with the run's ID.
 func (s *Scheduler) Enqueue(ctx context.Context, call Call) (RunID, error) {
 	ids, err := s.enqueue(ctx, []Call{call})
 	if len(ids) == 0 {
@@ -113,17 +114,17 @@ func (s *Scheduler) propose(ctx context.Context, calls []Call) ([]RunID, error) 
 		}
 		ids[i] = n.ID
 	}
-	_, err := s.call(ctx, store.Command{Kind: store.KindEnqueue, Enqueue: e})
+	err := s.call(ctx, store.Command{Kind: store.KindEnqueue, Enqueue: e})
 	return ids, err
 }
 
 // call proposes a command of a client and makes an error of its result.
-func (s *Scheduler) call(ctx context.Context, c store.Command) (store.Result, error) {
+func (s *Scheduler) call(ctx context.Context, c store.Command) error {
 	res, err := s.node.Call(ctx, c)
 	if err != nil {
-		return res, callError(err)
+		return callError(err)
 	}
-	return res, resultError(res)
+	return resultError(res)
 }
 
 // callError makes the root's errors of the cluster's.
@@ -187,7 +188,7 @@ func (s *Scheduler) runCommand(ctx context.Context, verb string, kind store.Kind
 				return err
 			}
 		}
-		_, err = s.call(ctx, store.Command{Kind: kind, Run: &c})
+		err = s.call(ctx, store.Command{Kind: kind, Run: &c})
 		if errors.Is(err, ErrNotFound) {
 			continue // it has ended since it was looked at
 		}
@@ -251,6 +252,5 @@ func (s *Scheduler) changeQueue(ctx context.Context, name string, change func(*s
 }
 
 func (s *Scheduler) putQueue(ctx context.Context, q store.Queue) error {
-	_, err := s.call(ctx, store.Command{Kind: store.KindPutQueue, Queue: &q})
-	return err
+	return s.call(ctx, store.Command{Kind: store.KindPutQueue, Queue: &q})
 }

@@ -44,6 +44,10 @@ var (
 	// ErrStorage tells that the disk refuses writes. Nothing acknowledged is
 	// lost; calls are accepted again once it takes them.
 	ErrStorage = cluster.ErrStorage
+	// ErrParked tells that the node has stopped for good, because it could not
+	// carry out an entry of the log and must not skip it. [Scheduler.Health] says
+	// why.
+	ErrParked = cluster.ErrParked
 	// ErrClosed tells that the scheduler is not started, or shut down.
 	ErrClosed = errors.New("scheduler is closed")
 )

@@ -27,6 +27,5 @@ func ScheduleUnchecked(ctx context.Context, s *Scheduler, id, expr, zone string,
 	put := &store.PutSchedule{
 		Schedule: store.Schedule{ID: id, Trigger: trigger, Spec: &spec, Input: call.input}, Next: next.UnixNano(),
 	}
-	_, err := s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: put})
-	return err
+	return s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: put})
 }

@@ -163,6 +163,7 @@ func (s *Scheduler) applied(st *store.State, _ uint64, b *store.Batch, results [
 			} else if e.Kind == store.EventFinished {
 				s.tel.Finished(e.Run.Spec.Task, 0, e.Run.State, 0)
 			}
+		default: // is not counted
 		}
 	}
 }
@@ -250,7 +251,7 @@ func (s *Scheduler) traced(h worker.Handler) worker.Handler {
 			from = r.More.Trace
 		}
 		ctx, span := s.tel.StartAttempt(ctx, r.Spec.Task, from, r.ID, r.Attempt)
-		failure := error(worker.ErrPanic) // unless the handler returns
+		failure := worker.ErrPanic // unless the handler returns
 		defer func() { span.End(failure) }()
 		result, err := h(ctx, x)
 		failure = err

@@ -150,8 +150,7 @@ func (s *Scheduler) putSchedule(ctx context.Context, d *scheduleDef) error {
 	}
 	wall, elapsed := s.node.Now()
 	put.Next = rule.Next(clockTime(d.trigger.data.TickClock(), wall, elapsed))
-	_, err = s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: put})
-	return err
+	return s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: put})
 }
 
 func clockTime(c store.Clock, wall, elapsed int64) int64 {
@@ -221,7 +220,7 @@ func (s *Scheduler) PauseSchedule(ctx context.Context, id string) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	_, err := s.call(ctx, store.Command{Kind: store.KindPauseSchedule, Pause: &store.PauseSchedule{ID: id, Paused: true}})
+	err := s.call(ctx, store.Command{Kind: store.KindPauseSchedule, Pause: &store.PauseSchedule{ID: id, Paused: true}})
 	if err != nil {
 		return fmt.Errorf("scheduler: pause schedule %q: %w", id, err)
 	}
@@ -283,7 +282,7 @@ func (s *Scheduler) DeleteSchedule(ctx context.Context, id string) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	if _, err := s.call(ctx, store.Command{Kind: store.KindDeleteSchedule, Delete: &store.DeleteSchedule{ID: id}}); err != nil {
+	if err := s.call(ctx, store.Command{Kind: store.KindDeleteSchedule, Delete: &store.DeleteSchedule{ID: id}}); err != nil {
 		return fmt.Errorf("scheduler: delete schedule %q: %w", id, err)
 	}
 	return nil

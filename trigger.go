@@ -167,6 +167,7 @@ func (t Trigger) Describe() string {
 		return "every " + time.Duration(t.data.Every).String()
 	case store.TriggerTimes:
 		return fmt.Sprintf("at %d given times", len(t.data.Times))
+	default: // a cron expression, or unknown
 	}
 	rule, err := compileTrigger(&t.data, "")
 	if err != nil {
@@ -245,8 +246,9 @@ func compileTrigger(t *store.Trigger, id string) (*rule, error) {
 		}
 		r.cron = expr
 		return r, nil
+	default:
+		return nil, fmt.Errorf("scheduler: trigger kind %d: %w", t.Kind, ErrInvalid)
 	}
-	return nil, fmt.Errorf("scheduler: trigger kind %d: %w", t.Kind, ErrInvalid)
 }
 
 func (r *rule) location() *time.Location {
@@ -286,8 +288,9 @@ func (r *rule) next(after int64) int64 {
 			return 0
 		}
 		return r.data.Times[at]
+	default:
+		return nanos(r.cron.Next(time.Unix(0, after)))
 	}
-	return nanos(r.cron.Next(time.Unix(0, after)))
 }
 
 // Last returns the latest tick that is not after at; armed is one that is not.
@@ -304,6 +307,7 @@ func (r *rule) Last(armed, at int64) int64 {
 			return armed
 		}
 		return max(armed, r.data.Times[n-1])
+	default:
+		return max(armed, nanos(r.cron.Prev(time.Unix(0, at).Add(time.Nanosecond))))
 	}
-	return max(armed, nanos(r.cron.Prev(time.Unix(0, at).Add(time.Nanosecond))))
 }

@@ -349,15 +349,15 @@ func (s *State) giveWay(n *Schedule, t Tick) (rows []Tick) {
 	return append(rows, t)
 }
 
-// letGo adds rows to the loose ones of n. When there are too many, the oldest
+// letGo adds rows to the loose ones of sc. When there are too many, the oldest
 // count as decided.
-func (n *Schedule) letGo(rows []Tick) {
-	loose := slices.Concat(n.Loose, rows)
+func (sc *Schedule) letGo(rows []Tick) {
+	loose := slices.Concat(sc.Loose, rows)
 	slices.SortFunc(loose, func(a, b Tick) int { return cmp.Compare(a.From, b.From) })
 	for len(loose) > maxDecided {
 		old := loose[0]
 		loose = loose[1:]
-		spans := slices.Clone(n.Decided)
+		spans := slices.Clone(sc.Decided)
 		next := -1 // the span after it takes it in
 		for i := range spans {
 			if spans[i].From > old.To && (next < 0 || spans[i].From < spans[next].From) {
@@ -366,25 +366,25 @@ func (n *Schedule) letGo(rows []Tick) {
 		}
 		if next >= 0 {
 			spans[next].From = old.From
-			n.Decided = spans
+			sc.Decided = spans
 		}
 	}
-	n.Loose = loose
+	sc.Loose = loose
 }
 
 // decide marks the ticks of t as decided.
-func (n *Schedule) decide(t Tick) {
-	if len(n.Decided) == 0 {
-		n.Decided = []Span{{t.From, t.From}}
+func (sc *Schedule) decide(t Tick) {
+	if len(sc.Decided) == 0 {
+		sc.Decided = []Span{{t.From, t.From}}
 	}
-	last := n.Decided[len(n.Decided)-1]
-	for _, l := range n.Loose {
+	last := sc.Decided[len(sc.Decided)-1]
+	for _, l := range sc.Loose {
 		if last.To < l.From && l.To < t.From { // not to be taken in
-			n.decideFrom(t.From)
+			sc.decideFrom(t.From)
 			break
 		}
 	}
-	spans := slices.Clone(n.Decided)
+	spans := slices.Clone(sc.Decided)
 	cur := &spans[len(spans)-1]
 	cur.From, cur.To = min(cur.From, t.From), max(cur.To, t.To)
 	for i := 0; i < len(spans)-1; {
@@ -396,7 +396,7 @@ func (n *Schedule) decide(t Tick) {
 		}
 		i++
 	}
-	n.Decided = spans
+	sc.Decided = spans
 }
 
 func (s *State) applyRearm(m *Rearm) Result {
