@@ -232,7 +232,7 @@ func (s *Scheduler) attachPool() {
 	if s.pool == nil {
 		return
 	}
-	s.dispatch.Attach(s.session, poolWorker{s.pool}, slices.Collect(maps.Keys(s.cfg.handlers)))
+	s.dispatch.Attach(s.session, poolWorker{s.pool}, slices.Collect(maps.Keys(s.cfg.handlers)), s.cfg.slots-s.pool.Reserved())
 	s.offer()
 }
 

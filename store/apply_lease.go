@@ -177,7 +177,7 @@ func (s *State) applyEndLease(e *EndLease) Result {
 	switch e.Outcome {
 	case OutcomeCrashed:
 		n.Crashes++
-		s.failed(r, &n, &rep, n.Crashes >= r.Spec.crashBudget())
+		s.failed(r, &n, &rep, n.Crashes >= r.Spec.CrashBudget())
 	case OutcomeInterrupted:
 		n.Interrupts++
 		s.failed(r, &n, &rep, false)

@@ -103,10 +103,10 @@ func (r Retry) Delay(failures uint32, rnd uint64) int64 {
 	return max(d, min(minRetryDelay, r.Max), 0)
 }
 
-// crashBudget is the number of lost leases that ends a run: a run that kills
+// CrashBudget is the number of lost leases that ends a run: a run that kills
 // its worker is stopped after few crashes, and one that may be attempted once is
 // started once.
-func (s *Spec) crashBudget() uint32 { return min(3, max(s.Retry.Attempts, 1)) }
+func (s *Spec) CrashBudget() uint32 { return min(3, max(s.Retry.Attempts, 1)) }
 
 // Encode returns the canonical encoded form of s, which identifies it.
 func (s *Spec) Encode() []byte {

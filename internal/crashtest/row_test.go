@@ -413,6 +413,7 @@ func TestFieldBug22_PauseAndResume(t *testing.T) {
 type poisonArgs struct {
 	loadArgs
 	Attempts uint32
+	Slots    int
 }
 
 const healthyRuns = 10
@@ -432,7 +433,7 @@ func poisonRole(c *child) error {
 	}
 	s, err := scheduler.New(
 		scheduler.WithDataDir(a.Dir),
-		scheduler.WithConcurrency(4),
+		scheduler.WithConcurrency(a.Slots),
 		scheduler.WithHandler(echo, echoing),
 		scheduler.WithFunc(poison, func(ctx context.Context, _ string) error {
 			x := scheduler.Current(ctx)
@@ -455,7 +456,13 @@ func poisonRole(c *child) error {
 			if n == healthyRuns/2 {
 				calls = append(calls, poison.With("", retry))
 			} else {
-				calls = append(calls, echo.With("well", scheduler.In(short)))
+				// With one slot, none of them runs beside the poison: they must all survive,
+				// however few attempts they have and however early they were assigned.
+				opts := []scheduler.RunOption{retry}
+				if a.Slots > 1 {
+					opts = []scheduler.RunOption{scheduler.In(short)}
+				}
+				calls = append(calls, echo.With("well", opts...))
 			}
 		}
 		if _, err := s.EnqueueMany(ctx, calls); err != nil {
@@ -475,10 +482,14 @@ func poisonRole(c *child) error {
 }
 
 func TestFieldBug16_PoisonJob(t *testing.T) {
-	for _, attempts := range []uint32{1, 3} {
-		t.Run(fmt.Sprintf("attempts_%d", attempts), func(t *testing.T) {
+	for _, c := range []struct {
+		attempts uint32
+		slots    int
+	}{{1, 4}, {3, 4}, {1, 1}, {3, 1}} {
+		attempts := c.attempts
+		t.Run(fmt.Sprintf("attempts_%d_slots_%d", attempts, c.slots), func(t *testing.T) {
 			work := t.TempDir()
-			a := poisonArgs{Attempts: attempts, loadArgs: loadArgs{Dir: filepath.Join(work, "data"), Facts: filepath.Join(work, "facts"), Life: 1}}
+			a := poisonArgs{Attempts: attempts, Slots: c.slots, loadArgs: loadArgs{Dir: filepath.Join(work, "data"), Facts: filepath.Join(work, "facts"), Life: 1}}
 			for ; ; a.Life++ {
 				p := spawn(t, "poison", a)
 				if p.ends() == nil {

@@ -233,9 +233,9 @@ func (d *Dispatcher) orphan(st *store.State, r *store.Run, elapsed int64) {
 	d.orphans = append(d.orphans, orphan{r.ID, r.Fence, r.Session, due})
 }
 
-// Attach gives a session a worker that can do the named tasks; it wants nothing
-// until [Dispatcher.SetCapacity]. Leases the session holds stay its own.
-func (d *Dispatcher) Attach(session uint64, w Worker, tasks []string) {
+// Attach gives a session a worker that can do the named tasks, slots of them at a
+// time; it wants nothing until [Dispatcher.SetCapacity]. Leases the session holds stay its own.
+func (d *Dispatcher) Attach(session uint64, w Worker, tasks []string, slots int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := make(map[string]bool, len(tasks))
@@ -248,7 +248,7 @@ func (d *Dispatcher) Attach(session uint64, w Worker, tasks []string) {
 			held++
 		}
 	}
-	d.workers[session] = &worker{Worker: w, session: session, tasks: known, held: held}
+	d.workers[session] = &worker{Worker: w, session: session, tasks: known, slots: slots, held: held}
 	d.poke()
 }
 

@@ -107,6 +107,23 @@ func TestDispatcher_Grant(t *testing.T) {
 		w.batch()
 		w.wantGranted()
 	})
+	t.Run("a run that the loss of its worker would end is granted only to start at once", func(t *testing.T) {
+		once := func(s *store.Spec) { s.Retry.Attempts = 1 }
+		w := newWorld(t, 10) // of which one is a slot
+		first, second := w.enqueue(spec(once), 0), w.enqueue(spec(once), 0)
+		g := w.wantGranted(first)
+		if v, _ := w.d.Explain(w.st.LiveRun(second)); v.Gate != "worker" {
+			t.Errorf("gate: got %q, want worker", v.Gate)
+		}
+		w.complete(g[0], store.OutcomeSucceeded)
+		g = w.wantGranted(second)
+		w.complete(g[0], store.OutcomeSucceeded)
+		later := w.enqueue(spec(once), time.Minute)
+		w.pass(time.Minute - 5*time.Millisecond)
+		w.wantGranted()
+		w.pass(5 * time.Millisecond)
+		w.wantGranted(later)
+	})
 	t.Run("a refused call reserves nothing", func(t *testing.T) {
 		w := newWorld(t, 1)
 		unknown := spec(func(s *store.Spec) { s.Task = "work"; s.Queue = "q" })
@@ -226,7 +243,7 @@ func TestDispatcher_Retry(t *testing.T) {
 		w.wall, w.elapsed = w.wall+10*second, w.elapsed+10*second
 		b := &store.Batch{Level: store.FormatLevel, Wall: w.wall, Elapsed: w.elapsed}
 		w.d.Prepare(b, w.st)
-		w.d.Attach(w.session, &w.worker, []string{"work"})
+		w.d.Attach(w.session, &w.worker, []string{"work"}, 1)
 		w.index++
 		res, ev := w.st.Apply(w.index, 1, b)
 		w.d.Applied(w.st, b, res, ev)

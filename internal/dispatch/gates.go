@@ -13,8 +13,22 @@ type look struct {
 	class   store.Priority
 	clock   store.Clock
 	due     int64
+	careful bool // to be granted only when it starts at once: the loss of its worker would end it
 	wall    int64
 	elapsed int64
+}
+
+// careful reports whether the loss of one more worker would end the run. A run
+// that has not started must not be among the lost, so it is granted only into a
+// free slot, and not ahead of time.
+func careful(spec *store.Spec, crashes uint32) bool { return crashes+1 >= spec.CrashBudget() }
+
+// ahead returns how long before it is due the run may be granted (ns).
+func (l *look) ahead() int64 {
+	if l.careful {
+		return 0
+	}
+	return releaseAhead
 }
 
 // left returns the ns until the run is due.
@@ -24,9 +38,6 @@ func (l *look) left() int64 {
 	}
 	return l.due - l.elapsed
 }
-
-// choose returns the worker that would get the run, or nil.
-func (l *look) choose() *worker { return l.d.choose(l.key.task, l.class, l.left() > 0) }
 
 // A gate holds a run back, or lets it pass.
 type gate struct {
@@ -76,7 +87,7 @@ var gates = [...]gate{
 	},
 	{
 		name:  "due",
-		holds: func(l *look) bool { return l.left() > releaseAhead },
+		holds: func(l *look) bool { return l.left() > l.ahead() },
 		says:  func(l *look) string { return "it is not due yet" },
 		opens: func(l *look) int64 { return l.due },
 	},
@@ -117,7 +128,7 @@ func (d *Dispatcher) Explain(r *store.Run) (v Verdict, ok bool) {
 	if !d.leading {
 		return Verdict{}, false
 	}
-	l := look{d, laneKey{r.Spec.Queue, r.Spec.Task}, r.Spec.Priority, r.Clock, r.Due, wall, elapsed}
+	l := look{d, laneKey{r.Spec.Queue, r.Spec.Task}, r.Spec.Priority, r.Clock, r.Due, careful(r.Spec, r.Crashes), wall, elapsed}
 	if g := l.blocked(); g != nil {
 		return Verdict{Gate: g.name, Reason: g.says(&l), Clock: r.Clock, Until: g.opens(&l)}, true
 	}

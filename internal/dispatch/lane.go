@@ -30,6 +30,8 @@ type entry struct {
 	since int64 // ns elapsed at which it was, or will be, due: what orders it
 	seq   uint64
 	clock store.Clock
+
+	careful bool // see look
 }
 
 func (d *Dispatcher) lane(spec *store.Spec) *lane {

@@ -143,7 +143,7 @@ func (d *Dispatcher) enter(r *store.Run, wall, elapsed int64) {
 	if r.Clock == store.Wall {
 		since += elapsed - wall
 	}
-	d.lane(r.Spec).classes[r.Spec.Priority].push(entry{id: r.ID, due: r.Due, clock: r.Clock, since: since})
+	d.lane(r.Spec).classes[r.Spec.Priority].push(entry{id: r.ID, due: r.Due, clock: r.Clock, since: since, careful: careful(r.Spec, r.Crashes)})
 }
 
 func (p *preparation) expires(id store.RunID) {
@@ -255,7 +255,7 @@ func (p *preparation) grantTick(id store.RunID, sc *store.Schedule) bool {
 // give grants the run if every gate is open.
 func (p *preparation) give(id store.RunID, spec *store.Spec, clock store.Clock, due int64) bool {
 	d := p.d
-	l := look{d, laneKey{spec.Queue, spec.Task}, spec.Priority, clock, due, p.wall, p.elapsed}
+	l := look{d, laneKey{spec.Queue, spec.Task}, spec.Priority, clock, due, careful(spec, 0), p.wall, p.elapsed}
 	if l.blocked() != nil {
 		return false
 	}
@@ -324,7 +324,7 @@ func (p *preparation) compare(l *lane, best *candidate) {
 		if best.lane != nil && (rank < best.rank || rank == best.rank && !e.before(best.top)) {
 			continue
 		}
-		lk := look{p.d, l.key, store.Priority(class), e.clock, e.due, p.wall, p.elapsed}
+		lk := look{p.d, l.key, store.Priority(class), e.clock, e.due, e.careful, p.wall, p.elapsed}
 		if lk.blocked() == nil {
 			*best = candidate{l, class, e, rank, lk}
 		}
@@ -371,13 +371,13 @@ func (d *Dispatcher) laneWait(wall, elapsed int64) int64 {
 				continue
 			}
 			e := &l.classes[c].heap[0]
-			lk := look{d, l.key, store.Priority(c), e.clock, e.due, wall, elapsed}
+			lk := look{d, l.key, store.Priority(c), e.clock, e.due, e.careful, wall, elapsed}
 			g := lk.blocked()
 			switch {
 			case g == nil:
 				return 0
 			case g.opens(&lk) != 0:
-				wait = min(wait, lk.left()-releaseAhead)
+				wait = min(wait, lk.left()-lk.ahead())
 			case lk.left() > 0: // it may pass when it is due
 				wait = min(wait, lk.left())
 			}

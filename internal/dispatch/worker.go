@@ -11,6 +11,7 @@ type worker struct {
 	Worker
 	session  uint64
 	tasks    map[string]bool
+	slots    int // what it runs at a time
 	capacity int
 	reserved int     // grants of class Critical wanted beyond capacity
 	held     int     // grants out, or about to be
@@ -31,13 +32,17 @@ func (w *worker) pass(elapsed int64) {
 
 // room reports whether the worker wants one more grant: of a run that is due, or
 // of one that is not.
-func (w *worker) room(class store.Priority, early bool) bool {
+func (w *worker) room(l *look) bool {
+	early := l.left() > 0
 	if early && len(w.early) >= maxEarly {
 		return false
 	}
 	most := w.capacity
-	if class == store.Critical {
+	if l.class == store.Critical {
 		most += w.reserved
+	}
+	if l.careful {
+		most = min(most, w.slots)
 	}
 	return most > 0 && w.held-len(w.early) < most
 }
@@ -53,10 +58,10 @@ func (d *Dispatcher) served(task string) bool {
 }
 
 // choose returns the least loaded worker that has the task and room, or nil.
-func (d *Dispatcher) choose(task string, class store.Priority, early bool) *worker {
+func (l *look) choose() *worker {
 	var best *worker
-	for _, w := range d.workers {
-		if !w.tasks[task] || !w.room(class, early) {
+	for _, w := range l.d.workers {
+		if !w.tasks[l.key.task] || !w.room(l) {
 			continue
 		}
 		if best == nil || w.held*best.capacity < best.held*w.capacity ||

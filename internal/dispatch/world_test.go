@@ -63,7 +63,7 @@ func newWorld(t *testing.T, capacity int, opts ...option) *world {
 	w.d.Lead(w.st, true)
 	res := w.batch(store.Command{Kind: store.KindOpenSession, Open: &store.OpenSession{Node: "n", Tasks: []string{"work", "other"}}})
 	w.session = res[0].N
-	w.d.Attach(w.session, &w.worker, []string{"work", "other"})
+	w.d.Attach(w.session, &w.worker, []string{"work", "other"}, 1)
 	w.d.SetCapacity(w.session, capacity, 0)
 	return w
 }
