@@ -71,7 +71,7 @@ func (d *Dispatcher) configured(st *store.State, e *store.Event) {
 			d.armTick(sc)
 		}
 	case store.EventScheduleGone:
-		delete(d.armed, e.Schedule.Number)
+		d.disarm(e.Schedule.Number)
 		delete(d.rules, e.Schedule.Number)
 		delete(d.ids, e.Schedule.Number)
 	case store.EventQueueSet:
@@ -184,11 +184,12 @@ func (d *Dispatcher) finished(e *store.Event) {
 }
 
 // opened gives up the leases of sessions that a newer one of their node has
-// ended.
+// ended, and their workers, if they still have one.
 func (d *Dispatcher) opened(st *store.State) {
 	for ses := range st.Sessions() {
 		if ses.Ended && !d.dead[ses.ID] {
 			d.dead[ses.ID] = true
+			delete(d.workers, ses.ID)
 			_, elapsed := d.cfg.Now()
 			for id, l := range d.leases {
 				if l.session == ses.ID && l.fence != 0 {

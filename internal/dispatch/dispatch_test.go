@@ -235,6 +235,18 @@ func TestDispatcher_Retry(t *testing.T) {
 			t.Errorf("crashes: got %d, want %d", got, want)
 		}
 	})
+	t.Run("so it does if the old one still has its worker, which gets nothing more", func(t *testing.T) {
+		w := newWorld(t, 2)
+		id := w.enqueue(spec(), 0)
+		w.take()
+		w.batch(store.Command{Kind: store.KindOpenSession, Open: &store.OpenSession{Node: "n", Tasks: []string{"work"}}})
+		w.batch()
+		if got, want := w.st.LiveRun(id).Crashes, uint32(1); got != want {
+			t.Errorf("crashes: got %d, want %d", got, want)
+		}
+		w.enqueue(spec(), 0)
+		w.wantGranted()
+	})
 	t.Run("a worker that comes back too late is told", func(t *testing.T) {
 		w := newWorld(t, 1)
 		id := w.enqueue(spec(), 0)

@@ -107,10 +107,9 @@ func (p *preparation) add(c store.Command) { p.b.Commands = append(p.b.Commands,
 // popTimers takes what is due, or soon, from the timing wheels.
 func (p *preparation) popTimers() {
 	d := p.d
-	popped := 0
 	for clock, wheel := range d.timers {
 		until := p.now(store.Clock(clock)) + releaseAhead
-		for ; popped < maxPopped && p.ticks < maxTicks && len(p.expired) < maxExpired; popped++ {
+		for popped := 0; popped < maxPopped && p.ticks < maxTicks && len(p.expired) < maxExpired; popped++ {
 			t, due, ok := wheel.Pop(until)
 			if !ok {
 				break

@@ -81,6 +81,17 @@ func TestDispatcher_ScheduleGoesOn(t *testing.T) {
 			seen[tick.From] = true
 		}
 	})
+	t.Run("when more delayed runs are due than an entry takes", func(t *testing.T) {
+		w := newWorld(t, 0)
+		w.put("s", time.Minute, onWall)
+		for range 10_000 {
+			w.enqueue(spec(), time.Minute)
+		}
+		w.pass(time.Minute)
+		if got, want := len(w.ticks()), 1; got != want {
+			t.Errorf("ledger: got %d rows, want %d", got, want)
+		}
+	})
 	t.Run("when the wall clock was set back while nobody led", func(t *testing.T) {
 		w := newWorld(t, 10)
 		w.put("s", time.Minute, onWall, allow)

@@ -17,16 +17,24 @@ const deciding = int64(-1 << 63)
 
 // armTick sets the timer of a schedule's armed tick.
 func (d *Dispatcher) armTick(sc *store.Schedule) {
-	if sc.Paused || sc.Next == 0 {
-		delete(d.armed, sc.Number)
+	if d.armed[sc.Number] == sc.Next && !sc.Paused {
 		return
 	}
-	if d.armed[sc.Number] == sc.Next {
+	d.disarm(sc.Number)
+	if sc.Paused || sc.Next == 0 {
 		return
 	}
 	d.armed[sc.Number] = sc.Next
 	d.ids[sc.Number] = sc.ID
 	d.timers[sc.Trigger.TickClock()].Set(sc.Next, tickTimer(sc.Number))
+}
+
+// disarm forgets a schedule's armed tick. A timer it has stays behind, see compact.
+func (d *Dispatcher) disarm(number uint64) {
+	if at, armed := d.armed[number]; armed && at != deciding {
+		d.stale++
+	}
+	delete(d.armed, number)
 }
 
 // rule returns the compiled trigger of a schedule.
@@ -47,7 +55,8 @@ func (d *Dispatcher) rule(sc *store.Schedule) (Rule, error) {
 func (p *preparation) tick(number uint64, due int64) {
 	d := p.d
 	if d.armed[number] != due {
-		return // a timer of a tick that was decided or moved
+		d.stale-- // the tick was decided or moved
+		return
 	}
 	sc := p.st.Schedule(d.ids[number])
 	if sc == nil || sc.Number != number || sc.Paused || sc.Next != due {

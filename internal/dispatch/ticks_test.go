@@ -86,6 +86,15 @@ func TestDispatcher_Tick(t *testing.T) {
 			t.Errorf("ledger: got %+v, want one row of version 2 at noon + 1 min", rows)
 		}
 	})
+	t.Run("edits leave no timers behind", func(t *testing.T) {
+		w := newWorld(t, 1)
+		for n := range 10_000 {
+			w.put("s", time.Duration(1+n%2)*1000*time.Hour)
+		}
+		if got := w.d.Timers(); got > 3000 {
+			t.Errorf("timers: got %d, want no more than a few thousand", got)
+		}
+	})
 	t.Run("a trigger that this build cannot evaluate stands still, others go on", func(t *testing.T) {
 		w := newWorld(t, 4, func(c *dispatch.Config) {
 			inner := c.Compile
