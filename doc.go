@@ -32,9 +32,10 @@
 //
 // # Stopping
 //
-// [Scheduler.Shutdown] takes no more calls and starts no more runs, hands back
-// what has not started, lets running handlers finish until its context ends, then
-// ends their contexts with [ErrShutdown] and gives their runs back without
-// spending a retry, writes every result, and closes the folder. It is safe to
-// call at any time and more than once.
+// [Scheduler.Shutdown] starts no more runs, hands back what has not started, lets
+// running handlers finish until its context ends, then ends their contexts with
+// [ErrShutdown] and gives their runs back without spending a retry, writes every
+// result, and closes the folder. Calls are taken until then, for handlers may need
+// them; later ones get [ErrClosed]. It is safe to call at any time and more than
+// once.
 package scheduler

@@ -216,7 +216,7 @@ func (s *Scheduler) openPool(ctx context.Context) error {
 		NewAlarm:   func() worker.Alarm { return s.newAlarm() },
 		MaxResult:  s.cfg.maxPayload,
 		Observer: worker.Observer{
-			Started: func(r *store.Run, late time.Duration) { s.tel.Started(r.Spec.Task, late) },
+			Started: func(r *store.Run, late time.Duration) { s.tel.Started(r.Spec.Task, late) }, //nolint:contextcheck // the callbacks have no call to be part of
 		},
 	})
 	if err != nil {

@@ -245,7 +245,7 @@ type queueOption func(*store.Queue)
 func (f queueOption) applyQueue(q *store.Queue) { f(q) }
 
 // QueueLimit lets at most n runs of the queue be executed at a time, over all
-// nodes.
+// nodes. Default: 0, which is no limit.
 func QueueLimit(n uint32) QueueOption {
 	return queueOption(func(q *store.Queue) { q.Limit = n })
 }

@@ -148,7 +148,7 @@ func (s *Scheduler) open(ctx context.Context) (err error) {
 	})
 	// Open sets s.node through the Opened of its configuration, before the node's
 	// goroutines run and read it.
-	if _, err = cluster.Open(ctx, s.clusterConfig()); err != nil {
+	if _, err = cluster.Open(ctx, s.clusterConfig()); err != nil { //nolint:contextcheck // the callbacks have no call to be part of
 		s.node = nil
 		return storageError(err)
 	}

@@ -168,7 +168,7 @@ type Schedule struct {
 	Trigger Trigger
 	Paused  bool
 	Next    time.Time // the next tick, in the trigger's zone; zero if there is none or it is paused
-	Live    []RunID   // runs that have not ended
+	Live    []RunID   // runs that have not ended; read-only
 	Created time.Time
 	Changed time.Time
 }

@@ -185,7 +185,7 @@ func (f Future[Out]) await(ctx context.Context) (Run, error) {
 	if x == nil {
 		return f.client.Await(ctx, f.id)
 	}
-	resume := x.Yield()
+	resume := x.Yield() //nolint:contextcheck // the pool ends its handlers by contexts of its own
 	run, err := f.client.Await(ctx, f.id)
 	if back := resume(ctx); err == nil {
 		err = back
