@@ -11,29 +11,24 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	"go.etcd.io/bbolt"
 
 	"github.com/escapement-go/scheduler/bench/internal/spread"
+	"github.com/escapement-go/scheduler/cluster/seglog"
 )
 
 // A Log is a cluster of one with a state machine that does nothing.
 type Log struct {
 	raft  *raft.Raft
-	store *raftboltdb.BoltStore
+	store *seglog.Log
 }
 
 type nothing struct{ raft.FSM }
 
 func (nothing) Apply(*raft.Log) any { return nil }
 
-// Open makes a log in an empty folder and waits until it leads. The options are those of package cluster.
+// Open makes a log in an empty folder and waits until it leads. It is the log that package cluster uses by default.
 func Open(dir string) (*Log, error) {
-	store, err := raftboltdb.New(raftboltdb.Options{
-		Path:                    filepath.Join(dir, "raft.db"),
-		BoltOptions:             &bbolt.Options{NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, InitialMmapSize: 1 << 30},
-		MsgpackUseNewTimeFormat: true,
-	})
+	store, err := seglog.Open(filepath.Join(dir, "log"))
 	if err != nil {
 		return nil, fmt.Errorf("raw log: %w", err)
 	}
