@@ -37,6 +37,8 @@ type Grant struct {
 // A Worker receives what it is granted. Its methods are called under locks: they
 // must be quick and must not call back.
 type Worker interface {
+	// Assign gives the worker its grants. One may come again, when it is not sure
+	// that the worker has it; a run is executed once under each fence.
 	Assign(grants []Grant)
 	// Cancel tells that a granted run has been taken back, final or not.
 	Cancel(run *store.Run, fence uint64)
@@ -98,6 +100,7 @@ type Dispatcher struct {
 	workers  map[uint64]*worker // by session
 	orphans  []orphan           // leases of sessions that have no worker
 	dead     map[uint64]bool    // ended sessions to be forgotten
+	back     map[uint64]bool    // sessions whose worker is to be told again what it holds
 
 	specs     store.Specs
 	offset    int64 // wall - elapsed, as last seen
@@ -171,6 +174,7 @@ func (d *Dispatcher) reset() {
 	d.expiries = make(map[store.RunID]engine.Handle)
 	d.leases = make(map[store.RunID]lease)
 	d.dead = make(map[uint64]bool)
+	d.back = make(map[uint64]bool)
 	for _, w := range d.workers {
 		w.held, w.early = 0, nil
 	}
@@ -201,6 +205,10 @@ func (d *Dispatcher) Lead(st *store.State, leading bool) {
 		} else {
 			d.arm(r, wall, elapsed)
 		}
+	}
+	// A lease that was applied while nobody led is one that no worker knows of.
+	for session := range d.workers {
+		d.assignAgain(st, session)
 	}
 	for sc := range st.Schedules() {
 		d.armTick(sc)
@@ -233,6 +241,26 @@ func (d *Dispatcher) orphan(st *store.State, r *store.Run, elapsed int64) {
 	d.orphans = append(d.orphans, orphan{r.ID, r.Fence, r.Session, due})
 }
 
+// assignAgain gives a session's worker all that it holds.
+func (d *Dispatcher) assignAgain(st *store.State, session uint64) {
+	w := d.workers[session]
+	if w == nil {
+		return
+	}
+	var grants []Grant
+	for id, l := range d.leases {
+		if l.session != session || l.fence == 0 {
+			continue
+		}
+		if r := st.LiveRun(id); r != nil && r.State == store.Running && r.Fence == l.fence {
+			grants = append(grants, Grant{Run: r, In: d.untilDue(r)})
+		}
+	}
+	if len(grants) > 0 {
+		w.Assign(grants)
+	}
+}
+
 // Attach gives a session a worker that can do the named tasks, slots of them at a
 // time; it wants nothing until [Dispatcher.SetCapacity]. Leases the session holds stay its own.
 func (d *Dispatcher) Attach(session uint64, w Worker, tasks []string, slots int) {
@@ -247,6 +275,9 @@ func (d *Dispatcher) Attach(session uint64, w Worker, tasks []string, slots int)
 		if l.session == session {
 			held++
 		}
+	}
+	if held > 0 {
+		d.back[session] = true
 	}
 	d.workers[session] = &worker{Worker: w, session: session, tasks: known, slots: slots, held: held}
 	d.poke()
@@ -315,7 +346,7 @@ func (d *Dispatcher) Run(ctx context.Context) {
 // close together shares an entry of the log, and each has gather at least for its
 // commit (ns).
 const (
-	releaseAhead = int64(50 * time.Millisecond)
+	releaseAhead = int64(100 * time.Millisecond)
 	gather       = int64(25 * time.Millisecond)
 )
 
@@ -332,7 +363,7 @@ func (d *Dispatcher) next() time.Duration {
 	if !d.leading {
 		return time.Hour
 	}
-	if stepped(wall-elapsed, d.offset) || d.mayRearm() {
+	if stepped(wall-elapsed, d.offset) || d.mayRearm() || len(d.back) > 0 {
 		return 0
 	}
 	sleep := int64(watchClock)

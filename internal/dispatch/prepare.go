@@ -9,7 +9,7 @@ import (
 // Bounds of what one batch may decide, so that it stays small and the others in
 // flight are not kept waiting. What is left over is decided in the next.
 const (
-	maxGrants  = 4096
+	maxGrants  = 2048
 	maxTicks   = 1024
 	maxPopped  = 8192
 	maxOrphans = 1024
@@ -33,6 +33,10 @@ func (d *Dispatcher) Prepare(b *store.Batch, st *store.State) {
 		}
 	}
 	p := preparation{d: d, b: b, st: st, wall: b.Wall, elapsed: b.Elapsed}
+	for session := range d.back {
+		d.assignAgain(st, session)
+	}
+	clear(d.back)
 	p.followClock()
 	p.endOrphans()
 	p.popTimers()
@@ -314,6 +318,7 @@ func (p *preparation) grantWaiting(most int) {
 // not have for another.
 func (p *preparation) compare(l *lane, best *candidate) {
 	for class := len(l.classes) - 1; class >= 0; class-- {
+		p.sendBack(&l.classes[class])
 		heap := l.classes[class].heap
 		if len(heap) == 0 {
 			continue
@@ -327,6 +332,15 @@ func (p *preparation) compare(l *lane, best *candidate) {
 		if lk.blocked() == nil {
 			*best = candidate{l, class, e, rank, lk}
 		}
+	}
+}
+
+// sendBack gives entries at the head that are not near their time any more, for the
+// wall clock was set back, to the timers: they would bar what is behind them.
+func (p *preparation) sendBack(w *waiting) {
+	for len(w.heap) > 0 && w.heap[0].due-p.now(w.heap[0].clock) > releaseAhead {
+		e := w.pop()
+		p.d.timers[e.clock].Set(e.due, timer{e.id, runDue})
 	}
 }
 

@@ -92,6 +92,18 @@ func TestDispatcher_ScheduleGoesOn(t *testing.T) {
 			t.Errorf("ledger: got %d rows, want %d", got, want)
 		}
 	})
+	t.Run("when a run that was due is not any more, for the wall clock was set back", func(t *testing.T) {
+		w := newWorld(t, 0)
+		w.batch(store.Command{Kind: store.KindEnqueue, Enqueue: &store.Enqueue{
+			Specs: [][]byte{spec().Encode()}, Runs: []store.NewRun{{ID: w.id(), Clock: store.Wall, Due: w.wall}},
+		}})
+		w.wall -= int64(time.Hour)
+		w.pass(time.Second)
+		id := w.enqueue(spec(), 0)
+		w.d.SetCapacity(w.session, 4, 0)
+		w.batch()
+		w.wantGranted(id)
+	})
 	t.Run("when the wall clock was set back while nobody led", func(t *testing.T) {
 		w := newWorld(t, 10)
 		w.put("s", time.Minute, onWall, allow)
