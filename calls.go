@@ -83,6 +83,19 @@ func (s *Scheduler) enqueue(ctx context.Context, calls []Call) ([]RunID, error) 
 }
 
 func (s *Scheduler) propose(ctx context.Context, calls []Call) ([]RunID, error) {
+	var given []RunID
+	for i := range calls {
+		if id := calls[i].settings.id; !id.IsZero() {
+			given = append(given, id)
+		}
+	}
+	if len(given) > 0 {
+		end, err := s.named.ask(ctx, given)
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+	}
 	e := &store.Enqueue{Runs: make([]store.NewRun, len(calls))}
 	ids := make([]RunID, len(calls))
 	trace := s.tel.Traceparent(ctx)

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,6 +163,56 @@ func TestEnqueue_WithID(t *testing.T) {
 	})
 }
 
+// Of many calls for one ID at a time one is accepted, however soon its run ends.
+func TestEnqueue_WithIDByManyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int64
+		s := start(t, scheduler.WithHandler(echo, func(context.Context, string) (string, error) {
+			runs.Add(1)
+			return "", nil
+		}))
+		const rounds = 300
+		for range rounds {
+			id := scheduler.NewRunID()
+			var callers sync.WaitGroup
+			for range 32 {
+				callers.Go(func() {
+					if _, err := echo.Enqueue(t.Context(), s, "", scheduler.WithID(id)); err != nil {
+						wantErr(t, "Enqueue", err, scheduler.ErrConflict)
+					}
+				})
+			}
+			callers.Wait()
+		}
+		time.Sleep(time.Second)
+		if got := runs.Load(); got != rounds {
+			t.Errorf("runs of %d IDs: got %d", rounds, got)
+		}
+	})
+}
+
+func TestEnqueue_WithIDThatAnotherCallAsksFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n scheduler.Named
+		a, b := scheduler.NewRunID(), scheduler.NewRunID()
+		end, err := n.Ask(t.Context(), []scheduler.RunID{a, b, a})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = n.Ask(ctx, []scheduler.RunID{b})
+		wantErr(t, "an ID that is asked for", err, context.DeadlineExceeded)
+		time.AfterFunc(time.Minute, end)
+		began := time.Now()
+		end, err = n.Ask(t.Context(), []scheduler.RunID{b})
+		if took := time.Since(began); err != nil || took != time.Minute {
+			t.Errorf("waited %v for the other call, %v; want a minute", took, err)
+		}
+		end()
+	})
+}
+
 func TestEnqueueMany(t *testing.T) {
 	t.Run("the IDs are in the order of the inputs", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -302,6 +355,27 @@ func TestTask_Future(t *testing.T) {
 		wantErr(t, "zero Future", scheduler.Future[string]{}.Cancel(t.Context()), scheduler.ErrInvalid)
 		if _, err := scheduler.ParseRunID("nonsense"); err == nil {
 			t.Error("ParseRunID took nonsense")
+		}
+	})
+}
+
+func TestFuture_WaitByThousandsThatLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, scheduler.WithTasks("echo"))
+		f := enqueue(t, s, echo, "")
+		ctx, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 10_000 {
+			all.Go(func() { _, _ = f.Wait(ctx) })
+		}
+		synctest.Wait()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		leave()
+		all.Wait()
+		runtime.ReadMemStats(&after)
+		if got := (after.TotalAlloc - before.TotalAlloc) >> 20; got > 50 {
+			t.Errorf("letting them go took %d MB", got)
 		}
 	})
 }

@@ -19,6 +19,12 @@ func WithPlainTimers() Option {
 	return option(func(o *config) { o.plainTimers = true })
 }
 
+// Named are the IDs that calls are asking for.
+type Named struct{ named }
+
+// Ask begins to ask for IDs.
+func (n *Named) Ask(ctx context.Context, ids []RunID) (end func(), err error) { return n.ask(ctx, ids) }
+
 // ScheduleUnchecked sets a schedule as a build that knows other zones would.
 func ScheduleUnchecked(ctx context.Context, s *Scheduler, id, expr, zone string, next time.Time, call Call) error {
 	spec := call.settings.spec

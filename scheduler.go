@@ -25,6 +25,7 @@ type Scheduler struct {
 	cfg     *config
 	tel     *telemetry.Telemetry
 	waiters waiters
+	named   named
 	ready   chan struct{}
 	minted  atomic.Uint64 // the newest run ID, see mintRunID
 

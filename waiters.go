@@ -46,7 +46,9 @@ func (w *waiters) remove(id store.RunID, ch chan *store.Run) {
 				delete(w.byRun, id)
 				return
 			}
-			w.byRun[id] = append(list[:i:i], list[i+1:]...)
+			list[i] = list[len(list)-1] // their order is of no account
+			list[len(list)-1] = nil
+			w.byRun[id] = list[:len(list)-1]
 			return
 		}
 	}
