@@ -124,6 +124,32 @@ func TestCancel_FreesTheSlot(t *testing.T) {
 	})
 }
 
+// A handler that goes on after it was canceled keeps its slot. Nothing is leased
+// for that slot meanwhile, only to be handed back.
+func TestCancel_OfAHandlerThatGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, scheduler.WithConcurrency(1), scheduler.WithHandler(echo, func(_ context.Context, in string) (string, error) {
+			if in == "long" {
+				time.Sleep(time.Hour)
+			}
+			return in, nil
+		}))
+		long := enqueue(t, s, echo, "long")
+		time.Sleep(time.Second)
+		if err := long.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		next := enqueue(t, s, echo, "next")
+		time.Sleep(time.Minute)
+		if r := get(t, s, next.ID()); r.State != scheduler.Ready || r.Fence > 1 {
+			t.Errorf("the next run is %v with fence %d", r.State, r.Fence)
+		}
+		if got, err := next.Wait(t.Context()); got != "next" || err != nil {
+			t.Errorf("the next run: got %q, %v", got, err)
+		}
+	})
+}
+
 func TestRetryNow(t *testing.T) {
 	for state, want := range map[string]struct {
 		err error

@@ -25,6 +25,7 @@ type Execution struct {
 	// Guarded by pool.mu, or written before the handler is called and not again.
 	state    executionState
 	hasSlot  bool
+	lost     bool     // its lease is gone: the scheduler does not count it any more
 	yields   int32    // calls of Yield that have not resumed
 	resumer  *resumer // in line for a slot
 	readyAt  int64    // ns on the pool's clock

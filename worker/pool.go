@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -204,6 +205,11 @@ func (p *Pool) Cancel(run store.RunID, fence uint64, cause error) {
 		return
 	}
 	p.patrolLocked(x, now.at)
+	if !x.lost && !errors.Is(cause, ErrPreempted) && !errors.Is(cause, ErrShutdown) {
+		x.lost = true
+		p.slots.lost++
+		p.tellLocked()
+	}
 	p.mu.Unlock()
 	x.end(cause) // runs what the handler has hung on its context: not under the lock
 }

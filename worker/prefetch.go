@@ -10,7 +10,7 @@ type prefetch struct {
 	typical int64 // ns a handler holds its slot: a moving average; 0 before the first
 	commit  int64 // ns until a report is acked, likewise
 	told    int   // the capacity last told
-	away    int   // the part of it that replaces slots given back
+	away    int   // the part of it that replaces slots given back, less those held without a lease
 }
 
 const (
@@ -44,9 +44,9 @@ func (f *prefetch) want() int {
 }
 
 // Capacity returns how many assignments of any class the pool wants to hold at a time, waiting, running and not yet
-// acked together: its slots without the reserved ones, one more for each handler that has given its slot back, and a
-// prefetch while handlers are short: work for each slot for 5 ms and the time of two commits, 50 ms at most, and no more
-// than 8,192 runs. It is zero once the pool drains.
+// acked together: its slots without the reserved ones, one more for each handler that has given its slot back, one less
+// for each that still runs though its lease is gone, and a prefetch while handlers are short: work for each slot for 5 ms
+// and the time of two commits, 50 ms at most, and no more than 8,192 runs. It is zero once the pool drains.
 // A run that is not due yet takes no slot: as many of these may be assigned as the scheduler likes.
 func (p *Pool) Capacity() int {
 	p.mu.Lock()
@@ -69,7 +69,7 @@ func (p *Pool) capacityLocked() int {
 	if p.state >= draining {
 		return 0
 	}
-	return p.cfg.Slots - p.reserved + p.slots.away + p.prefetch.want()
+	return max(0, p.cfg.Slots-p.reserved+p.slots.away-p.slots.lost+p.prefetch.want())
 }
 
 // measureLocked takes in how long (ns) a handler held its slot.
@@ -82,8 +82,9 @@ func (p *Pool) measureLocked(took int64) {
 // given or taken back: a handler may be waiting for a run that only this makes room for.
 func (p *Pool) tellLocked() {
 	c, f := p.capacityLocked(), &p.prefetch
-	if diff := c - f.told; diff > f.told/8 || -diff > f.told/8 || f.away != p.slots.away {
-		f.told, f.away = c, p.slots.away
+	away := p.slots.away - p.slots.lost
+	if diff := c - f.told; diff > f.told/8 || -diff > f.told/8 || f.away != away {
+		f.told, f.away = c, away
 		p.chores.tell = true
 		p.pokeKeeper()
 	}

@@ -13,6 +13,7 @@ type slots struct {
 	used     int        // slots in use
 	ordinary int        // of these by runs below store.Critical
 	away     int        // running handlers without a slot
+	lost     int        // running handlers without a lease
 	resuming []*resumer // handlers that want their slot back, first come first; they go before what has not started
 	started  uint64     // attempts ever started
 
@@ -206,6 +207,9 @@ func (p *Pool) finish(g *goroutine, x *Execution, result []byte, err error) *Exe
 	defer p.mu.Unlock()
 	x.state = stateDone
 	p.running.remove(x)
+	if x.lost {
+		p.slots.lost--
+	}
 	if x.hasSlot {
 		p.vacateLocked(x)
 	} else {
