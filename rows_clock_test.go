@@ -236,6 +236,30 @@ func TestFieldBug03_ClockSetBackAndForward(t *testing.T) {
 	})
 }
 
+// A run that has to wait for its time again does not hold up those behind it.
+func TestFieldBug03_ClockSetBackWhileRunsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := at(time.Date(2024, 5, 10, 12, 0, 0, 0, time.UTC))
+		s := start(t, scheduler.WithClock(c), scheduler.WithConcurrency(1), scheduler.WithHandler(echo, func(_ context.Context, in string) (string, error) {
+			if in == "long" {
+				time.Sleep(10 * time.Second)
+			}
+			return in, nil
+		}))
+		enqueue(t, s, echo, "long")
+		time.Sleep(time.Second)
+		wall := enqueue(t, s, echo, "wall", scheduler.At(c.Now()))
+		c.Step(-time.Hour)
+		time.Sleep(3 * time.Second)
+		after := enqueue(t, s, echo, "after")
+		time.Sleep(10 * time.Second)
+		wantState(t, s, after.ID(), scheduler.Succeeded)
+		wantState(t, s, wall.ID(), scheduler.Scheduled)
+		time.Sleep(time.Hour)
+		wantState(t, s, wall.ID(), scheduler.Succeeded)
+	})
+}
+
 // The ledger of a pause over instants of which some had been decided before the
 // clock was set back has each of them once.
 func TestFieldBug03_ClockSetBackAndPaused(t *testing.T) {
