@@ -18,14 +18,17 @@ type arena struct {
 const arenaChunk = 1 << 20
 
 // maxArena is how much memory an arena keeps for the next transaction.
-const maxArena = 64 << 20
+const maxArena = 8 << 20
 
 // reset makes the memory free again.
-func (a *arena) reset() {
+func (a *arena) reset() { a.next, a.buf = 0, nil }
+
+// trim gives up what is more than an ordinary transaction needs, once bbolt does
+// not refer to it any more.
+func (a *arena) trim() {
 	if len(a.chunks) > maxArena/arenaChunk {
-		a.chunks = nil
+		*a = arena{chunks: slices.Clone(a.chunks[:maxArena/arenaChunk])}
 	}
-	a.next, a.buf = 0, nil
 }
 
 // begin returns an empty slice with room for a row of n bytes, header set aside.

@@ -100,6 +100,7 @@ func (s *Store) write(f *store.Flush, next *head) (changed map[string]*sum, stuc
 	if err != nil {
 		return nil, stuck, err
 	}
+	s.rows.trim()
 	changed = make(map[string]*sum, len(w.tables))
 	for path, t := range w.tables {
 		if t == nil {

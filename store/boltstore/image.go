@@ -64,6 +64,9 @@ func rowsOf[T any](s *Store, index uint64, bucket string, decode func(key, row [
 				if done = len(chunk) < chunkRows; done && err == nil && got != s.head.sums[bucket] {
 					err = &CorruptError{Bucket: bucket, Reason: "its rows are not those that were written"}
 				}
+				if done {
+					letGo(tx)
+				}
 				return err
 			})
 			if err != nil {
