@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,13 +35,13 @@ func TestShutdown_EndsHandlersThatWait(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		began := time.Now()
-		if err := s.Shutdown(context.Background()); err != nil {
+		if err := s.Shutdown(context.WithoutCancel(t.Context())); err != nil {
 			t.Errorf("Shutdown: %v", err)
 		}
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("Shutdown took %v, want no waiting for the child", took)
 		}
-		if got, want := <-causes, scheduler.ErrShutdown; got != want {
+		if got, want := <-causes, scheduler.ErrShutdown; !errors.Is(got, want) {
 			t.Errorf("cause: got %v, want %v", got, want)
 		}
 		time.Sleep(time.Minute)

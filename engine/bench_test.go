@@ -48,9 +48,9 @@ func (s *runtimeStick) set(slot int, due int64) {
 func (s *runtimeStick) cancel(slot int) { s.timers[slot].Stop() }
 
 type heapNode struct {
-	due     int64
-	payload uint64
-	at      int
+	due int64
+	_   uint64 // the payload
+	at  int
 }
 
 type nodeHeap []*heapNode
@@ -89,7 +89,7 @@ var sticks = []struct {
 	{"heap", func(size int) yardstick { return &heapStick{nodes: make([]*heapNode, size)} }, 8},
 }
 
-func eachStick(b *testing.B, run func(b *testing.B, make func(int) yardstick, size int)) {
+func eachStick(b *testing.B, run func(b *testing.B, build func(int) yardstick, size int)) {
 	for _, size := range sizes {
 		for _, s := range sticks {
 			if testing.Short() && size > 1_000_000 || s.name != "wheel8" && s.name != "wheel16" && size > 1_000_000 {
@@ -102,8 +102,8 @@ func eachStick(b *testing.B, run func(b *testing.B, make func(int) yardstick, si
 
 // BenchmarkSetCancel arms a timer and cancels it again, beside many others.
 func BenchmarkSetCancel(b *testing.B) {
-	eachStick(b, func(b *testing.B, make func(int) yardstick, size int) {
-		s := make(size + 1)
+	eachStick(b, func(b *testing.B, build func(int) yardstick, size int) {
+		s := build(size + 1)
 		rng := rand.New(rand.NewPCG(1, 2))
 		fill(s, size, rng)
 		defer empty(s, size)

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -31,6 +32,7 @@ type modelTimer struct {
 // newModel returns a model whose wheel files timers ahead in steps of the given size: small ones, so that a slot is
 // often found half emptied.
 func newModel(t *testing.T, now int64, steps int) *model {
+	t.Helper()
 	w := engine.New[uint64](now)
 	engine.SetSteps(w, steps/2, steps)
 	return &model{t: t, w: w, now: now}
@@ -116,10 +118,7 @@ func (m *model) check() {
 			m.t.Fatalf("a stale handle does something")
 		}
 	}
-	seen := map[engine.Handle]uint64{}
-	for h, name := range m.w.All() {
-		seen[h] = name
-	}
+	seen := maps.Collect(m.w.All())
 	for _, p := range m.pending {
 		if got, ok := seen[p.handle]; !ok || got != p.name {
 			m.t.Fatalf("All: got %d, %v for timer %d", got, ok, p.name)

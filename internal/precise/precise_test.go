@@ -17,6 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // each runs a test with both kinds of Timer.
 func each(t *testing.T, run func(t *testing.T, timer *precise.Timer)) {
+	t.Helper()
 	for name, make := range map[string]func() *precise.Timer{"New": precise.New, "Plain": precise.Plain} {
 		t.Run(name, func(t *testing.T) {
 			timer := make()
@@ -38,6 +39,7 @@ func pending(timer *precise.Timer) bool {
 func TestTimer_Reset(t *testing.T) {
 	t.Run("fires once and not early", func(t *testing.T) {
 		each(t, func(t *testing.T, timer *precise.Timer) {
+			t.Helper()
 			for _, d := range []time.Duration{-time.Second, 0, 1, time.Microsecond, 3 * time.Millisecond} {
 				start := time.Now()
 				timer.Reset(d)
@@ -56,6 +58,7 @@ func TestTimer_Reset(t *testing.T) {
 	})
 	t.Run("a later one takes the place of an earlier one", func(t *testing.T) {
 		each(t, func(t *testing.T, timer *precise.Timer) {
+			t.Helper()
 			timer.Reset(time.Hour)
 			timer.Reset(time.Millisecond)
 			<-timer.C()
@@ -71,6 +74,7 @@ func TestTimer_Reset(t *testing.T) {
 	})
 	t.Run("leaves nothing stale, whatever it runs into", func(t *testing.T) {
 		each(t, func(t *testing.T, timer *precise.Timer) {
+			t.Helper()
 			for range 5000 {
 				timer.Reset(rand.N(20 * time.Microsecond))
 				for range rand.N(50) {
@@ -90,6 +94,7 @@ func TestTimer_Reset(t *testing.T) {
 
 func TestTimer_Stop(t *testing.T) {
 	each(t, func(t *testing.T, timer *precise.Timer) {
+		t.Helper()
 		timer.Stop()
 		for range 5000 {
 			timer.Reset(rand.N(20 * time.Microsecond))
@@ -112,6 +117,7 @@ func TestTimer_Stop(t *testing.T) {
 func TestTimer_Close(t *testing.T) {
 	t.Run("ends it for good", func(t *testing.T) {
 		each(t, func(t *testing.T, timer *precise.Timer) {
+			t.Helper()
 			timer.Reset(0)
 			timer.Close()
 			timer.Reset(0)
@@ -124,6 +130,7 @@ func TestTimer_Close(t *testing.T) {
 	})
 	t.Run("while others use it", func(t *testing.T) {
 		each(t, func(t *testing.T, timer *precise.Timer) {
+			t.Helper()
 			var wg sync.WaitGroup
 			for range 4 {
 				wg.Go(func() {
