@@ -24,11 +24,18 @@ type Program struct {
 	Dir  string // a folder of its own, empty at first
 }
 
+// log is how nodes keep their log; set by Main before any is made.
+var log = scheduler.LogSegments
+
 // Main parses the flags, prints the conditions and calls run. It exits with 1 if run fails.
 func Main(run func(ctx context.Context, p *Program) error) {
 	once := flag.Bool("once", false, "one short pass, to see that it works: its figures mean nothing")
 	dir := flag.String("dir", os.TempDir(), "where to make the folder that is measured in; it is removed at the end")
+	bolt := flag.Bool("bolt", false, "keep the log with raft-boltdb instead of segments")
 	flag.Parse()
+	if *bolt {
+		log = scheduler.LogBolt
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := inFolder(*dir, func(dir string) error {
 		if err := conditions.Print(os.Stdout, dir); err != nil {
@@ -84,6 +91,7 @@ func (p *Program) Node(ctx context.Context, do func(s *scheduler.Scheduler) erro
 func NodeIn(ctx context.Context, dir string, do func(s *scheduler.Scheduler) error, opts ...scheduler.Option) error {
 	s, err := scheduler.New(append([]scheduler.Option{
 		scheduler.WithDataDir(dir),
+		scheduler.WithLog(log),
 		scheduler.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))),
 	}, opts...)...)
 	if err != nil {
