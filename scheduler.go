@@ -250,7 +250,7 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 func (s *Scheduler) close(ctx context.Context) error {
 	var faults []error
 	if s.pool != nil {
-		s.dispatch.SetCapacity(s.session, 0, 0)
+		s.dispatch.Retire(s.session)
 		s.awaitGrants(ctx)
 		if err := s.pool.Drain(ctx); err != nil {
 			faults = append(faults, err)

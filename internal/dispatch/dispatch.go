@@ -298,6 +298,16 @@ func (d *Dispatcher) Detach(session uint64) {
 	d.poke()
 }
 
+// Retire ends the granting to a session's worker for good. What it has been
+// granted stays its own.
+func (d *Dispatcher) Retire(session uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if w := d.workers[session]; w != nil {
+		w.retired = true
+	}
+}
+
 // SetCapacity changes how many grants a session's worker wants to hold, and how
 // many of class Critical beyond that.
 func (d *Dispatcher) SetCapacity(session uint64, capacity, reserved int) {

@@ -12,6 +12,7 @@ type worker struct {
 	session  uint64
 	tasks    map[string]bool
 	slots    int // what it runs at a time
+	retired  bool
 	capacity int
 	reserved int     // grants of class Critical wanted beyond capacity
 	held     int     // grants out, or about to be
@@ -34,6 +35,9 @@ func (w *worker) pass(elapsed int64) {
 // of one that is not.
 func (w *worker) room(l *look) bool {
 	early := l.left() > 0
+	if w.retired {
+		return false
+	}
 	if early && len(w.early) >= maxEarly {
 		return false
 	}
