@@ -215,7 +215,8 @@ func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 // When ctx ends, handlers that still run have their contexts ended with
 // [ErrShutdown] and get a few seconds to return. It returns nil only if every
 // result was written. Calling it again waits for the first call and returns its
-// result; before Start it makes the scheduler unusable.
+// result; before Start it makes the scheduler unusable. A handler must not wait
+// for it, for it waits for the handler: it calls it in a goroutine of its own.
 func (s *Scheduler) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	switch s.phase {
