@@ -560,3 +560,35 @@ func TestTicks_ZeroTimesAreNoBounds(t *testing.T) {
 		}
 	})
 }
+
+// A tick is released a little before it is due. An edit in that moment, and back,
+// does not bring it about again.
+func TestSchedule_EditedWhileATickIsReleasedAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, scheduler.WithHandler(echo, echoes))
+		set := func(trigger scheduler.Trigger) {
+			t.Helper()
+			if err := s.Schedule(t.Context(), "s", trigger, echo.With(""), scheduler.Overlap(scheduler.OverlapAllow)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hourly := scheduler.Cron("0 * * * *")
+		set(hourly)
+		next, err := hourly.Next(time.Now(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Until(next[0]) - 10*time.Millisecond)
+		set(scheduler.Every(time.Hour))
+		set(hourly)
+		time.Sleep(time.Minute)
+		runs := collect(t, s.Runs(t.Context(), scheduler.RunFilter{Schedule: "s"}))
+		if len(runs) != 1 {
+			t.Errorf("runs: got %d, want 1", len(runs))
+		}
+		time.Sleep(time.Hour)
+		if runs := collect(t, s.Runs(t.Context(), scheduler.RunFilter{Schedule: "s"})); len(runs) != 2 {
+			t.Errorf("runs an hour later: got %d, want 2", len(runs))
+		}
+	})
+}

@@ -61,11 +61,15 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 			// The next instant is counted from the edit; what was decided stays decided,
 			// for the clock may be set back.
 			n.Next = p.Next
-			n.Decided = nil
-			if old.Trigger.TickClock() == n.Trigger.TickClock() {
-				n.Decided = old.Decided
+			var ahead int64 // the last tick may have been decided before it is due
+			if was := old.Trigger.TickClock(); was != n.Trigger.TickClock() {
+				n.Decided = nil
+				if last := len(old.Decided) - 1; last >= 0 {
+					ahead = min(max(old.Decided[last].To-s.now(was), 0), maxAhead)
+				}
 			}
 			n.decideFrom(now)
+			n.Decided[len(n.Decided)-1].To += ahead
 		}
 	}
 	n.ChangedAt = s.meta.Wall
