@@ -119,19 +119,25 @@ func writeNodeID(path, id string) error {
 	return os.Rename(path+".new", path)
 }
 
+// trailingBytes is how much of the log is kept behind the folder's database: one
+// large segment, so that space comes back soon.
+const trailingBytes = 64 << 20
+
 func (s *Scheduler) clusterConfig() cluster.Config {
 	return cluster.Config{
-		ID:      s.cfg.nodeID,
-		Dir:     s.cfg.dir,
-		Log:     s.cfg.log,
-		Storage: s.storage,
-		Clock:   s.cfg.clock,
-		Logger:  s.cfg.logger,
-		Opened:  func(n *cluster.Node) { s.node = n },
-		Prepare: s.dispatch.Prepare,
-		OnApply: s.applied,
-		OnLead:  s.dispatch.Lead,
-		OnDrop:  s.dispatch.Dropped,
+		ID:  s.cfg.nodeID,
+		Dir: s.cfg.dir,
+		Log: s.cfg.log,
+		// No follower will ask for what Storage has.
+		TrailingBytes: trailingBytes,
+		Storage:       s.storage,
+		Clock:         s.cfg.clock,
+		Logger:        s.cfg.logger,
+		Opened:        func(n *cluster.Node) { s.node = n },
+		Prepare:       s.dispatch.Prepare,
+		OnApply:       s.applied,
+		OnLead:        s.dispatch.Lead,
+		OnDrop:        s.dispatch.Dropped,
 		Observe: cluster.Observe{
 			Batch: func(commands, bytes int, took time.Duration) {
 				s.tel.Committed(commands, bytes, took)

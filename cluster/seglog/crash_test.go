@@ -244,6 +244,31 @@ func TestLog_IsPoisonedByAFailedWrite(t *testing.T) {
 	}
 }
 
+// A disk that has no room for the next segment, which is large, may have room for a
+// small one.
+func TestLog_AlmostFullDiskGetsSmallerSegments(t *testing.T) {
+	const meta, room = 128 << 10, 232 << 10
+	d := newDisk()
+	d.room = meta + room
+	l, err := seglog.OpenFolder(d, seglog.WithFirstSegmentBytes(8<<10), seglog.WithSegmentBytes(256<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := 0
+	for err == nil {
+		if err = l.StoreLog(entry(uint64(stored+1), 1, 900)); err == nil {
+			stored++
+		}
+	}
+	if !errors.Is(err, errFull) {
+		t.Fatalf("got error %v, want %v", err, errFull)
+	}
+	if got, want := stored*900, room*8/10; got < want {
+		t.Errorf("room that was used: got %d bytes, want %d", got, want)
+	}
+	closeLog(t, l)
+}
+
 func TestLog_FullDiskStoresNothingAndRecovers(t *testing.T) {
 	d := newDisk()
 	d.room = 128<<10 + 40<<10

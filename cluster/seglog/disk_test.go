@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/escapement-go/scheduler/cluster/seglog"
 )
@@ -40,7 +41,7 @@ var (
 	errPower = errors.New("power lost")
 	errDead  = fmt.Errorf("%w before", errPower)
 	errDisk  = errors.New("input/output error")
-	errFull  = errors.New("no space left on device")
+	errFull  = fmt.Errorf("write: %w", syscall.ENOSPC)
 )
 
 func newDisk() *disk {

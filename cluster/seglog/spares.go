@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 )
 
 // spares makes segments ahead of their use: written once with zeros, because to write to space that never was
@@ -21,11 +22,14 @@ type spares struct {
 	asked   bool       // a result is still to come
 	largest int64      // size of the newest segment asked for or in the log
 
-	asks    chan int64    // size; capacity 1: at most one is asked for
+	asks    chan wish     // capacity 1: at most one is asked for
 	results chan prepared // capacity 1: one for each ask
 	quit    chan struct{} // closed by stop
 	done    sync.WaitGroup
 }
+
+// wish is the size of a segment to be made, and the least one that will do if the disk has no room for it.
+type wish struct{ size, least int64 }
 
 type prepared struct {
 	segment *segment
@@ -35,7 +39,7 @@ type prepared struct {
 var errStopped = errors.New("seglog: closing")
 
 func (p *spares) start() {
-	p.asks, p.results = make(chan int64, 1), make(chan prepared, 1)
+	p.asks, p.results = make(chan wish, 1), make(chan prepared, 1)
 	p.quit = make(chan struct{})
 	p.done.Go(p.run) // until stop
 }
@@ -64,8 +68,12 @@ func (p *spares) run() {
 		select {
 		case <-p.quit:
 			return
-		case size := <-p.asks:
-			s, err := p.create(size)
+		case w := <-p.asks:
+			s, err := p.create(w.size)
+			for errors.Is(err, syscall.ENOSPC) && w.size > w.least {
+				w.size = max(roundUp(w.size/4, pageSize), w.least)
+				s, err = p.create(w.size)
+			}
 			p.results <- prepared{s, err}
 		}
 	}
@@ -74,13 +82,13 @@ func (p *spares) run() {
 // ask has a segment made, unless one is ready or under way.
 func (p *spares) ask() {
 	if !p.asked && len(p.queue) == 0 {
-		p.askFor(p.sizes.after(p.largest))
+		p.askFor(p.sizes.after(p.largest), p.sizes.after(0))
 	}
 }
 
-func (p *spares) askFor(size int64) {
+func (p *spares) askFor(size, least int64) {
 	p.asked = true
-	p.asks <- size
+	p.asks <- wish{size, min(size, least)}
 }
 
 // take returns the next segment with room for need bytes, and those before it that are too small. It waits if the
@@ -97,7 +105,8 @@ func (p *spares) take(need int64) (next *segment, skipped []*segment, err error)
 			}
 		}
 		if !p.asked {
-			p.askFor(max(p.sizes.after(p.largest), roundUp(pageSize+need, pageSize)))
+			least := roundUp(pageSize+need, pageSize)
+			p.askFor(max(p.sizes.after(p.largest), least), least)
 			fresh = true
 		}
 		r := <-p.results
