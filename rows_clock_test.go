@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,8 +111,11 @@ func TestFieldBug03_ClockSetBack(t *testing.T) {
 					job        string
 					after, due time.Duration
 				}
+				var mu sync.Mutex // guards starts
 				var starts []firing
 				handle := func(ctx context.Context, in string) (string, error) {
+					mu.Lock()
+					defer mu.Unlock()
 					starts = append(starts, firing{in, time.Since(epoch), time.Duration(scheduler.Current(ctx).ScheduledAt().UnixNano())})
 					return "", nil
 				}
