@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/escapement-go/scheduler"
-
 	"github.com/escapement-go/scheduler/bench/internal/conditions"
 	"github.com/escapement-go/scheduler/bench/internal/meter"
 	"github.com/escapement-go/scheduler/bench/internal/program"

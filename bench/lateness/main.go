@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/escapement-go/scheduler"
-
 	"github.com/escapement-go/scheduler/bench/internal/conditions"
 	"github.com/escapement-go/scheduler/bench/internal/program"
 	"github.com/escapement-go/scheduler/bench/internal/spread"

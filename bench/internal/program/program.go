@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/escapement-go/scheduler"
-
 	"github.com/escapement-go/scheduler/bench/internal/conditions"
 )
 

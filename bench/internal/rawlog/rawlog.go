@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/escapement-go/scheduler/cluster/seglog"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/escapement-go/scheduler/bench/internal/spread"
+	"github.com/escapement-go/scheduler/cluster/seglog"
 )
 
 // A Log is a cluster of one with a state machine that does nothing.
