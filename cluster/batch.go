@@ -111,6 +111,17 @@ func (b *batcher) release(w *waiter) {
 	b.pool.Put(w)
 }
 
+// adds reports whether the call brings in work. What a worker reports does not: it
+// takes work off, and holding it up would keep the rows waiting for longer.
+func (w *waiter) adds() bool {
+	for i := range w.cmds {
+		if w.cmds[i].Kind != store.KindComplete {
+			return true
+		}
+	}
+	return false
+}
+
 // enqueue admits a call. Errors: [ErrTooLarge], [ErrOverloaded], [ErrStorage],
 // [ErrNotLeader], [ErrParked], [ErrClosed].
 func (b *batcher) enqueue(w *waiter) error {
@@ -121,7 +132,7 @@ func (b *batcher) enqueue(w *waiter) error {
 	if w.size > MaxEntryBytes {
 		return &TooLargeError{w.size, MaxEntryBytes}
 	}
-	if err := b.node.flusher.refuse(); err != nil {
+	if err := b.node.flusher.refuse(w.adds()); err != nil {
 		return err
 	}
 	b.mu.Lock()

@@ -63,7 +63,7 @@ const (
 	DefaultDepth         = 2
 	DefaultTrailingBytes = 256 << 20
 	DefaultMaxWaiting    = 16 << 10
-	DefaultMaxUnflushed  = 1 << 19
+	DefaultMaxUnflushed  = 1 << 20
 
 	// MaxEntryBytes bounds one log entry, and so one command or one call of
 	// [Node.ProposeMany].
@@ -100,7 +100,7 @@ type Config struct {
 	// further ones get ErrOverloaded.
 	MaxWaiting int
 
-	// MaxUnflushed bounds the rows that are not yet in Storage (524,288);
+	// MaxUnflushed bounds the rows that are not yet in Storage (1,048,576);
 	// beyond it calls get ErrOverloaded.
 	MaxUnflushed int
 

@@ -102,6 +102,10 @@ func TestNode_refuses_calls_when_storage_lags(t *testing.T) {
 	if !errors.As(err, &over) || !errors.Is(err, cluster.ErrOverloaded) || over.RetryAfter <= 0 {
 		t.Errorf("propose: got %v, want %v with a time to retry after", err, cluster.ErrOverloaded)
 	}
+	report := store.Command{Kind: store.KindComplete, Complete: &store.Complete{Session: 1}}
+	if _, err := n.Propose(t.Context(), report); err != nil {
+		t.Errorf("a worker's report: got %v, want that it is taken", err)
+	}
 	close(release)
 	for {
 		if _, err := n.Propose(t.Context(), enqueue(1000, 10)); err == nil {

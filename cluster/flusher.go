@@ -85,12 +85,13 @@ func (f *flusher) poke() {
 	}
 }
 
-// refuse returns why no more may be taken in, or nil.
-func (f *flusher) refuse() error {
+// refuse returns why a call may not be taken in, or nil; adds tells whether it
+// brings in work.
+func (f *flusher) refuse(adds bool) error {
 	if fault := f.fault.Load(); fault != nil {
 		return fault
 	}
-	if f.rows.Load() > int64(f.node.cfg.MaxUnflushed) {
+	if adds && f.rows.Load() > int64(f.node.cfg.MaxUnflushed) {
 		return &OverloadedError{"rows wait for storage", flushInterval}
 	}
 	return nil
