@@ -93,9 +93,6 @@ func newConfig(opts []Option) (*config, error) {
 			c.fault(def.call.check(c.maxPayload))
 		}
 	}
-	if c.slots > 0 && len(c.handlers) == 0 && c.slots != 4*runtime.GOMAXPROCS(0) {
-		c.logger.Debug("there are no handlers: this node executes nothing")
-	}
 	return c, errors.Join(c.faults...)
 }
 

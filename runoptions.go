@@ -257,7 +257,7 @@ func Meta(key, value string) RunOption {
 
 // WithID gives the run an ID of the caller's making, a UUID of version 7.
 // Asking twice for the same ID is refused with [ErrConflict], which makes a call
-// safe to repeat across processes.
+// safe to repeat across processes, for as long as the history has the first run.
 func WithID(id RunID) RunOption {
 	return runOption(func(s *settings) {
 		if !id.Valid() {

@@ -16,7 +16,7 @@ type worker struct {
 	capacity int
 	reserved int     // grants of class Critical wanted beyond capacity
 	held     int     // grants out, or about to be
-	early    []int64 // due times (ns elapsed) of grants made ahead, a heap-free approximation: pruned as they pass
+	early    []int64 // due times (ns elapsed) of grants made ahead, in no order; pass drops those that have come
 }
 
 // pass forgets the early grants whose time has come.
