@@ -123,8 +123,8 @@ func writeNodeID(path, id string) error {
 // large segment, so that space comes back soon.
 const trailingBytes = 64 << 20
 
-func (s *Scheduler) clusterConfig() cluster.Config {
-	return cluster.Config{
+func (s *Scheduler) clusterConfig() cluster.Setup {
+	return cluster.Setup{
 		ID:  s.cfg.nodeID,
 		Dir: s.cfg.dir,
 		Log: s.cfg.log,

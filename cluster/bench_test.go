@@ -55,7 +55,7 @@ func BenchmarkPropose_idle(b *testing.B) {
 			report(b, took)
 		})
 		b.Run(dir+"/node", func(b *testing.B) {
-			n := open(b, cluster.Config{Dir: folder(b, dir)})
+			n := open(b, cluster.Setup{Dir: folder(b, dir)})
 			var took []time.Duration
 			for b.Loop() {
 				began := time.Now()
@@ -81,7 +81,7 @@ func BenchmarkPropose_callers(b *testing.B) {
 
 func benchmarkCallers(b *testing.B, log string, depth, callers int) {
 	var entries atomic.Int64
-	n := open(b, cluster.Config{Dir: folder(b, log), Log: logKind(log), Depth: depth, Observe: cluster.Observe{
+	n := open(b, cluster.Setup{Dir: folder(b, log), Log: logKind(log), Depth: depth, Observe: cluster.Observe{
 		Batch: func(int, int, time.Duration) { entries.Add(1) },
 	}})
 	took := make([][]time.Duration, callers)
@@ -124,7 +124,7 @@ func BenchmarkPropose_full(b *testing.B) {
 func benchmarkFull(b *testing.B, log, kind string) {
 	const callers, each = 4, 200
 	var entries, bytes atomic.Int64
-	n := open(b, cluster.Config{Dir: folder(b, log), Log: logKind(log), MaxUnflushed: 1 << 30, Observe: cluster.Observe{
+	n := open(b, cluster.Setup{Dir: folder(b, log), Log: logKind(log), MaxUnflushed: 1 << 30, Observe: cluster.Observe{
 		Batch: func(_, size int, _ time.Duration) { entries.Add(1); bytes.Add(int64(size)) },
 	}})
 	session(b, n)
@@ -167,14 +167,14 @@ func benchmarkFull(b *testing.B, log, kind string) {
 func BenchmarkStart(b *testing.B) {
 	b.Run("empty", func(b *testing.B) {
 		for b.Loop() {
-			n := open(b, cluster.Config{Dir: b.TempDir()})
+			n := open(b, cluster.Setup{Dir: b.TempDir()})
 			b.StopTimer()
 			shutdown(b, n)
 			b.StartTimer()
 		}
 	})
 	b.Run("restart", func(b *testing.B) {
-		cfg := cluster.Config{Dir: b.TempDir()}
+		cfg := cluster.Setup{Dir: b.TempDir()}
 		n := open(b, cfg)
 		session(b, n)
 		for i := range 10_000 / 100 {

@@ -54,7 +54,7 @@ const (
 	LogBolt                    // raft-boltdb: one bbolt file, raft.db
 )
 
-// Defaults and bounds of [Config].
+// Defaults and bounds of [Setup].
 const (
 	DefaultHeartbeat     = 500 * time.Millisecond
 	DefaultElection      = 500 * time.Millisecond
@@ -70,9 +70,9 @@ const (
 	MaxEntryBytes = 4 << 20
 )
 
-// Config is what a node is made of. ID and Storage are required; every other
+// Setup is what a node is made of. ID and Storage are required; every other
 // zero field means its default.
-type Config struct {
+type Setup struct {
 	// ID is the node's identity in the cluster, for ever.
 	ID string
 
@@ -138,7 +138,7 @@ type Config struct {
 
 	Observe Observe
 
-	wrapLog func(logStore) logStore // tests put faults between raft and the log
+	wrapLog func(LogStore) LogStore // tests put faults between raft and the log
 }
 
 // Observe are hooks for telemetry. They are called on the node's own goroutines,
@@ -156,7 +156,7 @@ type Observe struct {
 }
 
 // withDefaults returns the configuration to run with, or all its faults.
-func (c Config) withDefaults() (Config, error) {
+func (c Setup) withDefaults() (Setup, error) {
 	setDefault(&c.Heartbeat, DefaultHeartbeat)
 	setDefault(&c.Election, DefaultElection)
 	setDefault(&c.Lease, DefaultLease)

@@ -12,7 +12,7 @@ import (
 type LogStore = logStore
 
 // WrapLog puts wrap between raft and every log that a node of c opens.
-func WrapLog(c *Config, wrap func(LogStore) LogStore) { c.wrapLog = wrap }
+func WrapLog(c *Setup, wrap func(LogStore) LogStore) { c.wrapLog = wrap }
 
 // NewMemLog returns the log of nodes without a folder.
 func NewMemLog() LogStore { return newMemLog() }

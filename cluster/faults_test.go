@@ -25,7 +25,7 @@ type faultyLog struct {
 
 // faulty makes every log that a node of cfg opens one with faults. The faults
 // stay over a reopening; the log does too, if it is in memory.
-func faulty(cfg *cluster.Config) *faultyLog {
+func faulty(cfg *cluster.Setup) *faultyLog {
 	f := &faultyLog{}
 	cluster.WrapLog(cfg, func(inner cluster.LogStore) cluster.LogStore {
 		f.LogStore = inner // the one before is closed
@@ -86,7 +86,7 @@ func (f *faultyLog) hold() (entered <-chan struct{}, release func()) {
 var errFull = syscall.ENOSPC
 
 func TestNode_deadline_while_the_write_is_under_way_is_unknown(t *testing.T) {
-	var cfg cluster.Config
+	var cfg cluster.Setup
 	log := faulty(&cfg)
 	n := open(t, cfg)
 	session(t, n)
@@ -113,7 +113,7 @@ func TestNode_deadline_while_the_write_is_under_way_is_unknown(t *testing.T) {
 }
 
 func TestNode_deadline_before_the_entry_is_formed_changes_nothing(t *testing.T) {
-	cfg := cluster.Config{Depth: 1}
+	cfg := cluster.Setup{Depth: 1}
 	log := faulty(&cfg)
 	n := open(t, cfg)
 	session(t, n)
@@ -152,7 +152,7 @@ func TestNode_deadline_before_the_entry_is_formed_changes_nothing(t *testing.T) 
 // Raft's own leader goes on after a failed write, and is elected again without
 // ever having the entry (raft issue 614).
 func TestNode_failed_write_latches_the_log_until_it_is_reopened(t *testing.T) {
-	kinds(t, func(t *testing.T, cfg cluster.Config) {
+	kinds(t, func(t *testing.T, cfg cluster.Setup) {
 		t.Helper()
 		log := faulty(&cfg)
 		n := open(t, cfg)
@@ -194,7 +194,7 @@ func TestNode_failed_write_latches_the_log_until_it_is_reopened(t *testing.T) {
 
 // An fsync that fails may have written: the entry is there after the reopening.
 func TestNode_Call_finds_its_answer_after_a_lost_one(t *testing.T) {
-	kinds(t, func(t *testing.T, cfg cluster.Config) {
+	kinds(t, func(t *testing.T, cfg cluster.Setup) {
 		t.Helper()
 		log := faulty(&cfg)
 		n := open(t, cfg)
@@ -219,7 +219,7 @@ func TestNode_Call_finds_its_answer_after_a_lost_one(t *testing.T) {
 }
 
 func TestNode_Call_repeats_what_was_not_written(t *testing.T) {
-	kinds(t, func(t *testing.T, cfg cluster.Config) {
+	kinds(t, func(t *testing.T, cfg cluster.Setup) {
 		t.Helper()
 		log := faulty(&cfg)
 		n := open(t, cfg)
@@ -239,7 +239,7 @@ func TestNode_Call_repeats_what_was_not_written(t *testing.T) {
 }
 
 func TestNode_Call_is_unknown_when_its_time_ends_before_its_outcome(t *testing.T) {
-	var cfg cluster.Config
+	var cfg cluster.Setup
 	log := faulty(&cfg)
 	n := open(t, cfg)
 	session(t, n)
@@ -257,7 +257,7 @@ func TestNode_Call_is_unknown_when_its_time_ends_before_its_outcome(t *testing.T
 
 // Raft panics when its term cannot be saved, on a goroutine of its own.
 func TestNode_term_that_cannot_be_saved_does_not_end_the_process(t *testing.T) {
-	kinds(t, func(t *testing.T, cfg cluster.Config) {
+	kinds(t, func(t *testing.T, cfg cluster.Setup) {
 		t.Helper()
 		log := faulty(&cfg)
 		saves := 0
@@ -291,7 +291,7 @@ func TestNode_term_that_cannot_be_saved_does_not_end_the_process(t *testing.T) {
 // Nor may an entry that cannot be read take the process down.
 func TestNode_unreadable_entry_parks(t *testing.T) {
 	log := cluster.NewMemLog()
-	cfg := cluster.Config{Storage: memstore.New(memstore.Options{})}
+	cfg := cluster.Setup{Storage: memstore.New(memstore.Options{})}
 	cluster.WrapLog(&cfg, func(cluster.LogStore) cluster.LogStore { return log })
 	n := open(t, cfg)
 	session(t, n)
@@ -303,7 +303,7 @@ func TestNode_unreadable_entry_parks(t *testing.T) {
 	bad := n.Status().Applied - 3
 	shutdown(t, n)
 
-	cfg = cluster.Config{Storage: memstore.New(memstore.Options{})} // everything is to be replayed
+	cfg = cluster.Setup{Storage: memstore.New(memstore.Options{})} // everything is to be replayed
 	faults := &faultyLog{LogStore: log}
 	reads := 0
 	get := func(index uint64, _ *raft.Log, get func() error) error {

@@ -39,7 +39,7 @@ func newFaultyStorage() *faultyStorage {
 
 func TestNode_failing_storage_refuses_calls_until_it_works_again(t *testing.T) {
 	s := newFaultyStorage()
-	n := open(t, cluster.Config{Storage: s})
+	n := open(t, cluster.Setup{Storage: s})
 	session(t, n)
 	var failed *store.Flush
 	s.onCommit(func(f *store.Flush, commit func() error) error {
@@ -81,7 +81,7 @@ func TestNode_failing_storage_refuses_calls_until_it_works_again(t *testing.T) {
 
 func TestNode_refuses_calls_when_storage_lags(t *testing.T) {
 	s := newFaultyStorage()
-	n := open(t, cluster.Config{Storage: s, MaxUnflushed: 50})
+	n := open(t, cluster.Setup{Storage: s, MaxUnflushed: 50})
 	session(t, n)
 	if err := n.Flush(deadline(t)); err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestNode_refuses_calls_when_storage_lags(t *testing.T) {
 }
 
 // bubble runs a test of a node in virtual time.
-func bubble(t *testing.T, cfg cluster.Config, test func(t *testing.T, n *cluster.Node)) {
+func bubble(t *testing.T, cfg cluster.Setup, test func(t *testing.T, n *cluster.Node)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := open(t, cfg)
@@ -129,7 +129,7 @@ func bubble(t *testing.T, cfg cluster.Config, test func(t *testing.T, n *cluster
 
 func TestNode_writes_behind_at_its_pace(t *testing.T) {
 	s := newFaultyStorage()
-	bubble(t, cluster.Config{Storage: s}, func(t *testing.T, n *cluster.Node) {
+	bubble(t, cluster.Setup{Storage: s}, func(t *testing.T, n *cluster.Node) {
 		t.Helper()
 		if err := n.Flush(t.Context()); err != nil {
 			t.Fatal(err)
@@ -172,7 +172,7 @@ func TestNode_writes_behind_at_its_pace(t *testing.T) {
 
 func TestNode_idle_node_writes_nothing(t *testing.T) {
 	s := newFaultyStorage()
-	bubble(t, cluster.Config{Storage: s}, func(t *testing.T, n *cluster.Node) {
+	bubble(t, cluster.Setup{Storage: s}, func(t *testing.T, n *cluster.Node) {
 		t.Helper()
 		time.Sleep(3 * time.Second)
 		var flushes atomic.Int64
@@ -189,7 +189,7 @@ func TestNode_idle_node_writes_nothing(t *testing.T) {
 
 func TestNode_tries_a_failing_flush_less_and_less_often(t *testing.T) {
 	s := newFaultyStorage()
-	bubble(t, cluster.Config{Storage: s}, func(t *testing.T, n *cluster.Node) {
+	bubble(t, cluster.Setup{Storage: s}, func(t *testing.T, n *cluster.Node) {
 		t.Helper()
 		var tries atomic.Int64
 		s.onCommit(func(_ *store.Flush, commit func() error) error {
@@ -213,7 +213,7 @@ func TestNode_tries_a_failing_flush_less_and_less_often(t *testing.T) {
 
 func TestNode_log_is_truncated_behind_storage(t *testing.T) {
 	log := cluster.NewMemLog()
-	cfg := cluster.Config{Storage: keep{memstore.New(memstore.Options{})}, TrailingBytes: 64 << 10}
+	cfg := cluster.Setup{Storage: keep{memstore.New(memstore.Options{})}, TrailingBytes: 64 << 10}
 	cluster.WrapLog(&cfg, func(cluster.LogStore) cluster.LogStore { return log })
 	n := open(t, cfg)
 	session(t, n)
@@ -245,7 +245,7 @@ func TestNode_log_is_truncated_behind_storage(t *testing.T) {
 }
 
 func TestNode_snapshot_is_the_storage_brought_up_to_date(t *testing.T) {
-	n := open(t, cluster.Config{})
+	n := open(t, cluster.Setup{})
 	session(t, n)
 	for i := range 20 {
 		if _, err := n.Propose(t.Context(), enqueue(i, 10)); err != nil {

@@ -27,7 +27,7 @@ func TestNode_survives_a_full_disk(t *testing.T) {
 	if err := os.WriteFile(ballast, make([]byte, 48<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg := cluster.Config{Dir: filepath.Join(dir, "node")}
+	cfg := cluster.Setup{Dir: filepath.Join(dir, "node")}
 	n := open(t, cfg)
 	session(t, n)
 

@@ -22,7 +22,7 @@ import (
 //     nothing more, and the transport sends nothing).
 //   - Stall watch: it knows since when a write has been under way.
 type guard struct {
-	inner logStore
+	inner LogStore
 	size  *logSize
 
 	faulted chan struct{} // closed by the first fault
@@ -39,7 +39,7 @@ type guard struct {
 
 var errPoisoned = errors.New("cluster: log is latched after a failed write")
 
-func newGuard(inner logStore, keep int64) (*guard, error) {
+func newGuard(inner LogStore, keep int64) (*guard, error) {
 	first, err := inner.FirstIndex()
 	if err != nil {
 		return nil, damaged("read first index of the log: %v", err)

@@ -36,7 +36,7 @@ func logger() *slog.Logger {
 }
 
 // open starts a node and waits until it leads; it is shut down with the test.
-func open(tb testing.TB, cfg cluster.Config) *cluster.Node {
+func open(tb testing.TB, cfg cluster.Setup) *cluster.Node {
 	tb.Helper()
 	n := start(tb, cfg)
 	if err := n.Ready(deadline(tb)); err != nil {
@@ -46,7 +46,7 @@ func open(tb testing.TB, cfg cluster.Config) *cluster.Node {
 }
 
 // start starts a node; it is shut down with the test.
-func start(tb testing.TB, cfg cluster.Config) *cluster.Node {
+func start(tb testing.TB, cfg cluster.Setup) *cluster.Node {
 	tb.Helper()
 	if cfg.ID == "" {
 		cfg.ID = "one"

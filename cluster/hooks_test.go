@@ -18,7 +18,7 @@ import (
 
 func TestNode_Prepare_adds_to_the_entry_and_is_not_answered(t *testing.T) {
 	var entries [][]store.Kind
-	n := open(t, cluster.Config{
+	n := open(t, cluster.Setup{
 		Prepare: func(b *store.Batch, _ *store.State) {
 			if len(b.Commands) > 0 && b.Commands[0].Kind == store.KindEnqueue {
 				b.Commands = append(b.Commands, store.Command{Kind: store.KindEndSession, End: &store.EndSession{ID: 99}})
@@ -47,7 +47,7 @@ func TestNode_Prepare_adds_to_the_entry_and_is_not_answered(t *testing.T) {
 func TestNode_Kick_makes_an_entry_of_what_Prepare_adds(t *testing.T) {
 	var due atomic.Bool
 	prepared, applied := make(chan struct{}, 100), make(chan struct{}, 100)
-	n := open(t, cluster.Config{
+	n := open(t, cluster.Setup{
 		Prepare: func(b *store.Batch, _ *store.State) {
 			if due.Swap(false) {
 				b.Commands = append(b.Commands, store.Command{Kind: store.KindPrune, Prune: &store.Prune{}})
@@ -79,7 +79,7 @@ func TestNode_OnLead_comes_in_pairs_around_Prepare(t *testing.T) {
 			story = append(story, s)
 		}
 	}
-	cfg := cluster.Config{
+	cfg := cluster.Setup{
 		Prepare: func(*store.Batch, *store.State) { tell("prepare") },
 		OnLead: func(_ *store.State, leading bool) {
 			if leading {
@@ -121,7 +121,7 @@ func TestNode_OnLead_comes_in_pairs_around_Prepare(t *testing.T) {
 func TestNode_stamps_two_clocks(t *testing.T) {
 	skewed := clock.NewSkewed(clock.System, 0)
 	log := cluster.NewMemLog()
-	cfg := cluster.Config{Clock: skewed, Storage: keep{memstore.New(memstore.Options{})}}
+	cfg := cluster.Setup{Clock: skewed, Storage: keep{memstore.New(memstore.Options{})}}
 	cluster.WrapLog(&cfg, func(cluster.LogStore) cluster.LogStore { return log })
 	var stamps []store.Meta
 	cfg.OnApply = func(st *store.State, _ uint64, b *store.Batch, _ []store.Result, _ []store.Event) {
@@ -172,7 +172,7 @@ func TestNode_stamps_two_clocks(t *testing.T) {
 }
 
 func TestNode_refuses_more_calls_than_may_wait(t *testing.T) {
-	cfg := cluster.Config{Depth: 1, MaxWaiting: 2}
+	cfg := cluster.Setup{Depth: 1, MaxWaiting: 2}
 	log := faulty(&cfg)
 	n := open(t, cfg)
 	session(t, n)
@@ -205,7 +205,7 @@ func TestNode_refuses_more_calls_than_may_wait(t *testing.T) {
 func TestNode_large_calls_make_entries_of_their_own(t *testing.T) {
 	type entry struct{ commands, bytes int }
 	var seen []entry
-	cfg := cluster.Config{Depth: 1, Observe: cluster.Observe{
+	cfg := cluster.Setup{Depth: 1, Observe: cluster.Observe{
 		Batch: func(commands, bytes int, _ time.Duration) { seen = append(seen, entry{commands, bytes}) },
 	}}
 	log := faulty(&cfg)
@@ -247,7 +247,7 @@ func TestNode_large_calls_make_entries_of_their_own(t *testing.T) {
 }
 
 func TestNode_too_large_a_call_is_refused(t *testing.T) {
-	n := open(t, cluster.Config{})
+	n := open(t, cluster.Setup{})
 	_, err := n.Propose(t.Context(), enqueue(1, cluster.MaxEntryBytes))
 	var large *cluster.TooLargeError
 	if !errors.As(err, &large) || !errors.Is(err, cluster.ErrTooLarge) || large.Bytes <= large.Limit {
@@ -256,7 +256,7 @@ func TestNode_too_large_a_call_is_refused(t *testing.T) {
 }
 
 func TestNode_Shutdown_ends_what_waits(t *testing.T) {
-	cfg := cluster.Config{Depth: 1}
+	cfg := cluster.Setup{Depth: 1}
 	log := faulty(&cfg)
 	n := open(t, cfg)
 	session(t, n)
@@ -300,14 +300,14 @@ func TestNode_Shutdown_ends_what_waits(t *testing.T) {
 }
 
 func TestNode_Call_needs_a_session(t *testing.T) {
-	n := open(t, cluster.Config{})
+	n := open(t, cluster.Setup{})
 	if _, err := n.Call(t.Context(), enqueue(1, 1)); !errors.Is(err, cluster.ErrNoSession) {
 		t.Errorf("call: got %v, want %v", err, cluster.ErrNoSession)
 	}
 }
 
 func TestOpen_names_all_faults_of_a_configuration(t *testing.T) {
-	_, err := cluster.Open(t.Context(), cluster.Config{Depth: 9, Heartbeat: time.Hour})
+	_, err := cluster.Open(t.Context(), cluster.Setup{Depth: 9, Heartbeat: time.Hour})
 	type joined interface{ Unwrap() []error }
 	all, ok := err.(joined)
 	if !ok || len(all.Unwrap()) != 4 { // ID, Storage, Depth, Heartbeat over Election

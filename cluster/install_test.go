@@ -15,7 +15,7 @@ import (
 // A snapshot goes through the hands of raft as the body of one node's snapshot
 // store, into a sink of another's, and from there into its state machine.
 func TestNode_installs_the_body_of_another_node(t *testing.T) {
-	from := open(t, cluster.Config{})
+	from := open(t, cluster.Setup{})
 	session(t, from)
 	for i := range 50 {
 		if _, err := from.Propose(t.Context(), enqueue(i, 10)); err != nil {
@@ -35,7 +35,7 @@ func TestNode_installs_the_body_of_another_node(t *testing.T) {
 	}
 
 	log := cluster.NewMemLog()
-	cfg := cluster.Config{Storage: keep{memstore.New(memstore.Options{})}}
+	cfg := cluster.Setup{Storage: keep{memstore.New(memstore.Options{})}}
 	cluster.WrapLog(&cfg, func(cluster.LogStore) cluster.LogStore { return log })
 	to := open(t, cfg)
 	install(t, to, meta, body)

@@ -33,7 +33,7 @@ func (n *Node) open() (*instance, error) {
 	return inst, nil
 }
 
-func (n *Node) openLog() (log logStore, err error) {
+func (n *Node) openLog() (log LogStore, err error) {
 	if n.mem != nil {
 		log = n.mem
 	} else if log, err = openFolderLog(n.cfg.Dir, n.cfg.Log); err != nil {
@@ -45,7 +45,7 @@ func (n *Node) openLog() (log logStore, err error) {
 	return log, nil
 }
 
-func (n *Node) start(log logStore) (inst *instance, err error) {
+func (n *Node) start(log LogStore) (inst *instance, err error) {
 	g, err := newGuard(log, n.cfg.TrailingBytes)
 	if err != nil {
 		return nil, err

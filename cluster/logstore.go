@@ -20,8 +20,8 @@ import (
 	"github.com/escapement-go/scheduler/store"
 )
 
-// logStore is where raft keeps its log, term and vote.
-type logStore interface {
+// LogStore is where raft keeps its log, term and vote.
+type LogStore interface {
 	raft.LogStore
 	raft.StableStore
 	Bytes() int64 // about what the log takes
@@ -49,7 +49,7 @@ const (
 
 // openFolderLog opens the log of a folder, or makes one. A folder keeps the kind
 // of log it began with. Errors: [ErrFolderInUse], [ErrDamaged].
-func openFolderLog(dir string, kind LogKind) (log logStore, err error) {
+func openFolderLog(dir string, kind LogKind) (log LogStore, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cluster: make folder: %w", err)
 	}

@@ -130,7 +130,7 @@ func (m *memLog) GetUint64(key []byte) (uint64, error) {
 	return m.numbers[string(key)], nil
 }
 
-// Bytes implements [logStore].
+// Bytes implements [LogStore].
 func (m *memLog) Bytes() int64 {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -141,6 +141,6 @@ func (m *memLog) Bytes() int64 {
 	return n
 }
 
-// Close implements [logStore]: the log of a process is not lost with one
+// Close implements [LogStore]: the log of a process is not lost with one
 // instance of raft.
 func (m *memLog) Close() error { return nil }

@@ -30,7 +30,7 @@ const (
 //	any ── an entry cannot be applied ──▶ parked               │
 //	any ── Shutdown ──▶ closed  ◀──────────────────────────────┘
 type Node struct {
-	cfg     Config
+	cfg     Setup
 	log     *slog.Logger
 	clocks  clocks
 	batcher *batcher
@@ -66,7 +66,7 @@ type Node struct {
 //
 // After an error the Storage is still the caller's.
 // Errors: [ErrFolderInUse], [ErrDamaged], [ErrNotMember].
-func Open(ctx context.Context, cfg Config) (*Node, error) {
+func Open(ctx context.Context, cfg Setup) (*Node, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err

@@ -10,14 +10,14 @@ import (
 )
 
 // kinds runs a test on a node in memory and on one with a folder.
-func kinds(t *testing.T, test func(t *testing.T, cfg cluster.Config)) {
+func kinds(t *testing.T, test func(t *testing.T, cfg cluster.Setup)) {
 	t.Helper()
-	t.Run("memory", func(t *testing.T) { test(t, cluster.Config{}) })
-	t.Run("folder", func(t *testing.T) { test(t, cluster.Config{Dir: t.TempDir()}) })
+	t.Run("memory", func(t *testing.T) { test(t, cluster.Setup{}) })
+	t.Run("folder", func(t *testing.T) { test(t, cluster.Setup{Dir: t.TempDir()}) })
 }
 
 func TestNode_Propose_answers_each_caller_with_its_own_result(t *testing.T) {
-	kinds(t, func(t *testing.T, cfg cluster.Config) {
+	kinds(t, func(t *testing.T, cfg cluster.Setup) {
 		t.Helper()
 		n := open(t, cfg)
 		session(t, n)
@@ -51,7 +51,7 @@ func TestNode_Propose_answers_each_caller_with_its_own_result(t *testing.T) {
 
 func TestNode_ProposeMany_is_one_entry(t *testing.T) {
 	var sizes []int
-	n := open(t, cluster.Config{OnApply: func(_ *store.State, _ uint64, b *store.Batch, _ []store.Result, _ []store.Event) {
+	n := open(t, cluster.Setup{OnApply: func(_ *store.State, _ uint64, b *store.Batch, _ []store.Result, _ []store.Event) {
 		sizes = append(sizes, len(b.Commands))
 	}})
 	session(t, n)
@@ -74,7 +74,7 @@ func TestNode_ProposeMany_is_one_entry(t *testing.T) {
 }
 
 func TestNode_restart_loads_storage_and_skips_what_it_has(t *testing.T) {
-	cfg := cluster.Config{Dir: t.TempDir()}
+	cfg := cluster.Setup{Dir: t.TempDir()}
 	n := open(t, cfg)
 	session(t, n)
 	for i := range 100 {
@@ -100,9 +100,9 @@ func TestNode_restart_loads_storage_and_skips_what_it_has(t *testing.T) {
 }
 
 func TestNode_folder_in_use_is_a_named_error(t *testing.T) {
-	cfg := cluster.Config{Dir: t.TempDir()}
+	cfg := cluster.Setup{Dir: t.TempDir()}
 	open(t, cfg)
-	_, err := cluster.Open(deadline(t), cluster.Config{ID: "one", Dir: cfg.Dir, Storage: storage(t, "")})
+	_, err := cluster.Open(deadline(t), cluster.Setup{ID: "one", Dir: cfg.Dir, Storage: storage(t, "")})
 	if !errors.Is(err, cluster.ErrFolderInUse) {
 		t.Errorf("open of a folder in use: got %v, want %v", err, cluster.ErrFolderInUse)
 	}

@@ -39,7 +39,7 @@ func TestNode_parks_on_what_it_cannot_apply(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			led := make(chan bool, 2)
-			n := open(t, cluster.Config{OnLead: func(_ *store.State, leading bool) { led <- leading }})
+			n := open(t, cluster.Setup{OnLead: func(_ *store.State, leading bool) { led <- leading }})
 			session(t, n)
 			before := n.Status().Applied
 			if err, _ := n.Raft().ApplyLog(log, 0).Error(), 0; err != nil {
@@ -78,7 +78,7 @@ func checkParked(t *testing.T, n *cluster.Node, cause error) {
 func TestNode_panic_while_applying_parks(t *testing.T) {
 	storage := memstore.New(memstore.Options{})
 	armed := false
-	n := open(t, cluster.Config{
+	n := open(t, cluster.Setup{
 		Storage: storage,
 		OnApply: func(*store.State, uint64, *store.Batch, []store.Result, []store.Event) {
 			if armed {
@@ -107,7 +107,7 @@ func TestNode_panic_while_applying_parks(t *testing.T) {
 func preloaded(t *testing.T, storage cluster.Storage, runs int) cluster.LogStore {
 	t.Helper()
 	log := cluster.NewMemLog()
-	cfg := cluster.Config{Storage: storage}
+	cfg := cluster.Setup{Storage: storage}
 	cluster.WrapLog(&cfg, func(cluster.LogStore) cluster.LogStore { return log })
 	n := open(t, cfg)
 	session(t, n)
@@ -166,7 +166,7 @@ func TestOpen_refuses_a_log_that_does_not_fit_the_storage(t *testing.T) {
 			if err := harm(log, at(s)); err != nil {
 				t.Fatal(err)
 			}
-			cfg := cluster.Config{ID: "one", Storage: s}
+			cfg := cluster.Setup{ID: "one", Storage: s}
 			cluster.WrapLog(&cfg, func(cluster.LogStore) cluster.LogStore { return log })
 			if n, err := cluster.Open(t.Context(), cfg); !errors.Is(err, cluster.ErrDamaged) {
 				t.Errorf("open: got %v, want %v", err, cluster.ErrDamaged)
@@ -181,7 +181,7 @@ func TestOpen_refuses_a_log_that_does_not_fit_the_storage(t *testing.T) {
 func TestOpen_refuses_the_folder_of_another_node(t *testing.T) {
 	s := keep{memstore.New(memstore.Options{})}
 	log := preloaded(t, s, 3)
-	cfg := cluster.Config{ID: "two", Storage: s}
+	cfg := cluster.Setup{ID: "two", Storage: s}
 	cluster.WrapLog(&cfg, func(cluster.LogStore) cluster.LogStore { return log })
 	if _, err := cluster.Open(t.Context(), cfg); !errors.Is(err, cluster.ErrNotMember) {
 		t.Errorf("open: got %v, want %v", err, cluster.ErrNotMember)

@@ -18,7 +18,7 @@ import (
 func TestNode_sole_voter_leads_without_waiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := cluster.NewMemLog()
-		cfg := cluster.Config{
+		cfg := cluster.Setup{
 			Storage:   keep{memstore.New(memstore.Options{})},
 			Heartbeat: time.Hour, Election: time.Hour, Lease: time.Hour,
 		}
@@ -44,7 +44,7 @@ func TestNode_sole_voter_leads_without_waiting(t *testing.T) {
 func TestNode_replays_more_entries_than_raft_buffers(t *testing.T) {
 	const runs = 8400
 	log := preloaded(t, memstore.New(memstore.Options{}), runs)
-	cfg := cluster.Config{} // with an empty storage
+	cfg := cluster.Setup{} // with an empty storage
 	cluster.WrapLog(&cfg, func(cluster.LogStore) cluster.LogStore { return log })
 	replayed := 0
 	cfg.OnApply = func(*store.State, uint64, *store.Batch, []store.Result, []store.Event) { replayed++ }
@@ -113,7 +113,7 @@ func TestMemLog_can_be_emptied(t *testing.T) {
 
 // A lone node opens no port: nothing of it is a listener.
 func TestNode_lone_node_has_no_address(t *testing.T) {
-	n := open(t, cluster.Config{})
+	n := open(t, cluster.Setup{})
 	leader, id := n.Raft().LeaderWithID()
 	if id != "one" || leader != "one" {
 		t.Errorf("leader: got %q at %q, want the ID in both", id, leader)

@@ -34,7 +34,7 @@ func storm(t *testing.T, seed uint64) {
 	}
 	log := &faultyLog{LogStore: cluster.NewMemLog()}
 	storage := newFaultyStorage()
-	var cfg cluster.Config
+	var cfg cluster.Setup
 	cfg.Storage = keep{storage}
 	cluster.WrapLog(&cfg, func(cluster.LogStore) cluster.LogStore { return log })
 	n := open(t, cfg)
