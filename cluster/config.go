@@ -138,6 +138,11 @@ type Setup struct {
 
 	Observe Observe
 
+	// OpenLog, if set, opens the log in the place of Dir, which must be empty. It is
+	// called again, after Close, when the log has failed; an error that is not
+	// [ErrDamaged] means that it still fails. The simulator has disks of its own.
+	OpenLog func() (LogStore, error)
+
 	wrapLog func(LogStore) LogStore // tests put faults between raft and the log
 }
 
@@ -180,6 +185,7 @@ func (c Setup) withDefaults() (Setup, error) {
 	bad(c.ID == "", "no ID")
 	bad(c.Storage == nil, "no Storage")
 	bad(c.Log > LogBolt, "unknown kind of log %d", c.Log)
+	bad(c.OpenLog != nil && c.Dir != "", "both Dir and OpenLog")
 	bad(c.Lease < 5*time.Millisecond, "lease %v is below 5 ms", c.Lease)
 	bad(c.Lease > c.Heartbeat, "lease %v exceeds heartbeat timeout %v", c.Lease, c.Heartbeat)
 	bad(c.Heartbeat > c.Election, "heartbeat timeout %v exceeds election timeout %v", c.Heartbeat, c.Election)

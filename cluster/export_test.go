@@ -8,9 +8,6 @@ import (
 	"github.com/escapement-go/scheduler/store"
 )
 
-// LogStore is what WrapLog stands around.
-type LogStore = logStore
-
 // WrapLog puts wrap between raft and every log that a node of c opens.
 func WrapLog(c *Setup, wrap func(LogStore) LogStore) { c.wrapLog = wrap }
 

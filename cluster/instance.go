@@ -34,9 +34,15 @@ func (n *Node) open() (*instance, error) {
 }
 
 func (n *Node) openLog() (log LogStore, err error) {
-	if n.mem != nil {
+	switch {
+	case n.cfg.OpenLog != nil:
+		log, err = n.cfg.OpenLog()
+	case n.mem != nil:
 		log = n.mem
-	} else if log, err = openFolderLog(n.cfg.Dir, n.cfg.Log); err != nil {
+	default:
+		log, err = openFolderLog(n.cfg.Dir, n.cfg.Log)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if n.cfg.wrapLog != nil {

@@ -20,7 +20,8 @@ import (
 	"github.com/escapement-go/scheduler/store"
 )
 
-// LogStore is where raft keeps its log, term and vote.
+// LogStore is where raft keeps its log, term and vote. What a method that writes
+// has returned for without an error is durable.
 type LogStore interface {
 	raft.LogStore
 	raft.StableStore

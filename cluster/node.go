@@ -77,7 +77,7 @@ func Open(ctx context.Context, cfg Setup) (*Node, error) {
 		parked: make(chan struct{}), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	n.batcher, n.flusher, n.snaps = newBatcher(n), newFlusher(n), &snapshots{node: n}
-	if cfg.Dir == "" {
+	if cfg.Dir == "" && cfg.OpenLog == nil {
 		n.mem = newMemLog()
 	}
 	if n.state, n.configuration, err = load(cfg.Storage); err != nil {
