@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/escapement-go/scheduler/cluster"
 	"github.com/escapement-go/scheduler/internal/clock"
 	"github.com/escapement-go/scheduler/store"
 )
@@ -18,6 +19,18 @@ func WithClock(c clock.Clock) Option {
 func WithPlainTimers() Option {
 	return option(func(o *config) { o.plainTimers = true })
 }
+
+// Storage is what a node keeps its state in.
+type Storage = storage
+
+// WithDisk makes the node keep everything on a disk of the caller's. Both
+// functions are called again for each opening.
+func WithDisk(log func() (cluster.LogStore, error), storage func() (Storage, error)) Option {
+	return option(func(o *config) { o.disk = disk{log, storage} })
+}
+
+// NodeOf returns the node of a scheduler that has started.
+func NodeOf(s *Scheduler) *cluster.Node { return s.node }
 
 // Named are the IDs that calls are asking for.
 type Named struct{ named }

@@ -33,11 +33,21 @@ type storage interface {
 	Events(fromIndex uint64) iter.Seq2[store.PackedEvents, error]
 }
 
+// disk is what a node without a folder keeps everything on; its zero value is
+// memory.
+type disk struct {
+	log     func() (cluster.LogStore, error)
+	storage func() (storage, error)
+}
+
 // openStorage opens the folder and settles the node's ID.
 func openStorage(cfg *config) (storage, error) {
 	if cfg.dir == "" {
 		if cfg.nodeID == "" {
 			cfg.nodeID = newNodeID()
+		}
+		if cfg.disk.storage != nil {
+			return cfg.disk.storage()
 		}
 		return memstore.New(memstore.Options{}), nil
 	}
@@ -128,6 +138,8 @@ func (s *Scheduler) clusterConfig() cluster.Setup {
 		ID:  s.cfg.nodeID,
 		Dir: s.cfg.dir,
 		Log: s.cfg.log,
+
+		OpenLog: s.cfg.disk.log,
 		// No follower will ask for what Storage has.
 		TrailingBytes: trailingBytes,
 		Storage:       s.storage,

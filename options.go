@@ -48,6 +48,7 @@ type config struct {
 
 	clock       clock.Clock
 	plainTimers bool // no file descriptors: inside a testing/synctest bubble
+	disk        disk // in the place of dir: the simulator has disks of its own
 
 	faults []error
 }
