@@ -56,9 +56,7 @@ func (d *Dispatcher) Applied(st *store.State, b *store.Batch, results []store.Re
 		w.Assign(g)
 	}
 	d.compact(st, wall, elapsed)
-	if len(events) > 0 {
-		d.poke()
-	}
+	d.poke() // without an event too: what was taken back may let others go
 }
 
 // configured follows an event of something other than a run.
@@ -77,6 +75,7 @@ func (d *Dispatcher) configured(st *store.State, e *store.Event) {
 	case store.EventQueueSet:
 		q := d.queue(e.Queue.Name)
 		q.limit, q.paused = e.Queue.Limit, e.Queue.Paused
+		q.changed()
 	case store.EventSessionOpened:
 		d.opened(st)
 	case store.EventSessionEnded:
@@ -189,7 +188,10 @@ func (d *Dispatcher) opened(st *store.State) {
 	for ses := range st.Sessions() {
 		if ses.Ended && !d.dead[ses.ID] {
 			d.dead[ses.ID] = true
-			delete(d.workers, ses.ID)
+			if d.workers[ses.ID] != nil {
+				delete(d.workers, ses.ID)
+				d.muster()
+			}
 			_, elapsed := d.cfg.Now()
 			for id, l := range d.leases {
 				if l.session == ses.ID && l.fence != 0 {
@@ -242,6 +244,7 @@ func (d *Dispatcher) compact(st *store.State, wall, elapsed int64) {
 	d.timers[store.Wall].Reset(wall)
 	clear(d.expiries)
 	d.lanes = make(map[laneKey]*lane)
+	d.muster()
 	for r := range st.LiveRuns() {
 		if _, out := d.leases[r.ID]; r.State == store.Scheduled && !out {
 			d.arm(r, wall, elapsed)

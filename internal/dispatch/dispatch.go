@@ -93,7 +93,9 @@ type Dispatcher struct {
 	ids     map[uint64]string       // schedule number → ID
 	rules   map[uint64]compiled     // by schedule number
 
-	lanes    map[laneKey]*lane
+	lanes    map[laneKey]*lane // those that are not empty
+	crews    []*crew
+	crewOf   map[string]*crew // by task
 	queues   map[string]*queue
 	expiries map[store.RunID]engine.Handle // timers of waiting runs that may expire
 	leases   map[store.RunID]lease
@@ -136,12 +138,6 @@ type heldTick struct {
 	schedule string
 }
 
-type queue struct {
-	limit  uint32
-	paused bool
-	leased int // granted or about to be
-}
-
 type lease struct {
 	session uint64
 	fence   uint64 // 0 while the grant is being proposed
@@ -178,6 +174,7 @@ func (d *Dispatcher) reset() {
 	for _, w := range d.workers {
 		w.held, w.early = 0, nil
 	}
+	d.muster()
 }
 
 // Lead starts leading from what the state holds, or stops. Called under the
@@ -280,6 +277,7 @@ func (d *Dispatcher) Attach(session uint64, w Worker, tasks []string, slots int)
 		d.back[session] = true
 	}
 	d.workers[session] = &worker{Worker: w, session: session, tasks: known, slots: slots, held: held}
+	d.muster()
 	d.poke()
 }
 
@@ -289,6 +287,7 @@ func (d *Dispatcher) Detach(session uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.workers, session)
+	d.muster()
 	_, elapsed := d.cfg.Now()
 	for id, l := range d.leases {
 		if l.session == session && l.fence != 0 {

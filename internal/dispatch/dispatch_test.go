@@ -1,8 +1,11 @@
 package dispatch_test
 
 import (
+	"context"
 	"math"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/escapement-go/scheduler/internal/dispatch"
@@ -353,6 +356,46 @@ func TestDispatcher_Dropped(t *testing.T) {
 	w.d.SetCapacity(w.session, 1, 0)
 	id := w.enqueue(spec(), 0)
 	w.wantGranted(id)
+}
+
+// An alarm is the runtime's timer.
+type alarm struct{ *time.Timer }
+
+func (a alarm) Reset(d time.Duration) { a.Timer.Reset(d) }
+func (a alarm) C() <-chan time.Time   { return a.Timer.C }
+
+// A refused lease gives its place to another at once, though nothing else happens.
+func TestDispatcher_RefusedLeaseLetsAnotherGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, func(c *dispatch.Config) { c.Alarm = alarm{time.NewTimer(time.Hour)} })
+		w.d.SetCapacity(w.session, 0, 0)
+		gone, next := w.enqueue(spec(), 0), w.enqueue(spec(), 0)
+		w.d.SetCapacity(w.session, 1, 0)
+		lease := &store.Batch{Level: store.FormatLevel, Wall: w.wall, Elapsed: w.elapsed}
+		w.d.Prepare(lease, w.st)
+		cancel := &store.Batch{Level: store.FormatLevel, Wall: w.wall, Elapsed: w.elapsed, Commands: []store.Command{
+			{Kind: store.KindCancel, Run: &store.RunCommand{ID: gone}},
+		}}
+		w.index++
+		res, ev := w.st.Apply(w.index, 1, cancel) // an entry that was before it
+		w.d.Applied(w.st, cancel, res, ev)
+		var loop sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		loop.Go(func() { w.d.Run(ctx) })
+		synctest.Wait()
+		w.kicked = 0
+		w.index++
+		res, ev = w.st.Apply(w.index, 1, lease)
+		w.d.Applied(w.st, lease, res, ev)
+		synctest.Wait()
+		stop()
+		loop.Wait()
+		if w.kicked == 0 {
+			t.Error("no batch is asked for")
+		}
+		w.batch()
+		w.wantGranted(next)
+	})
 }
 
 var _ dispatch.Worker = (*fakeWorker)(nil)

@@ -42,6 +42,9 @@ func (l *look) left() int64 {
 // A gate holds a run back, or lets it pass.
 type gate struct {
 	name string
+	// ofQueue tells that it holds all runs of a queue, or none, until the queue
+	// changes. Such gates come first.
+	ofQueue bool
 	// holds reports whether the run must wait.
 	holds func(*look) bool
 	// says tells why in a sentence.
@@ -57,7 +60,8 @@ func never(*look) int64 { return 0 }
 // only one: granting and explaining both walk it.
 var gates = [...]gate{
 	{
-		name: "paused",
+		name:    "paused",
+		ofQueue: true,
 		holds: func(l *look) bool {
 			q := l.d.queues[l.key.queue]
 			return q != nil && q.paused
@@ -66,7 +70,8 @@ var gates = [...]gate{
 		opens: never,
 	},
 	{
-		name: "queue_limit",
+		name:    "queue_limit",
+		ofQueue: true,
 		holds: func(l *look) bool {
 			q := l.d.queues[l.key.queue]
 			return q != nil && q.limit > 0 && q.leased >= int(q.limit)
@@ -79,7 +84,7 @@ var gates = [...]gate{
 	},
 	{
 		name:  "handler",
-		holds: func(l *look) bool { return !l.d.served(l.key.task) },
+		holds: func(l *look) bool { return len(l.d.crew(l.key.task).workers) == 0 },
 		says: func(l *look) string {
 			return fmt.Sprintf("no live worker has a handler for task %q", l.key.task)
 		},

@@ -15,20 +15,31 @@ type laneKey struct {
 	task  string
 }
 
-// A lane holds the waiting runs that pass or fail the same gates: those of one
-// task in one queue. Within it the order is by priority class, then due time.
+// A lane holds the waiting runs of one task in one queue.
 type lane struct {
-	key     laneKey
-	classes [store.NumPriorities]waiting
+	key   laneKey
+	queue *queue
+	crew  *crew
+	lines [store.NumPriorities]line // by class
 }
 
-// entry is a run that waits in a lane. It may be out of date; the state is asked
+// A line holds the waiting runs of one class in a lane: a binary heap of entries,
+// the earliest on top. That one, its head, alone asks to be granted; one that is
+// held back bars those behind it.
+type line struct {
+	heap  []entry
+	lane  *lane
+	class store.Priority
+	group *group // nil while it is empty
+	at    int    // its place in the group
+}
+
+// entry is a run that waits in a line. It may be out of date; the state is asked
 // before it is granted.
 type entry struct {
 	id    store.RunID
 	due   int64 // ns on clock
 	since int64 // ns elapsed at which it was, or will be, due: what orders it
-	seq   uint64
 	clock store.Clock
 
 	careful bool // see look
@@ -38,24 +49,18 @@ func (d *Dispatcher) lane(spec *store.Spec) *lane {
 	key := laneKey{spec.Queue, spec.Task}
 	l := d.lanes[key]
 	if l == nil {
-		l = &lane{key: key}
+		l = &lane{key: key, queue: d.queue(key.queue), crew: d.crew(key.task)}
+		for c := range l.lines {
+			l.lines[c].lane, l.lines[c].class = l, store.Priority(c)
+		}
 		d.lanes[key] = l
 	}
 	return l
 }
 
-func (d *Dispatcher) queue(name string) *queue {
-	q := d.queues[name]
-	if q == nil {
-		q = new(queue)
-		d.queues[name] = q
-	}
-	return q
-}
-
 func (l *lane) empty() bool {
-	for i := range l.classes {
-		if len(l.classes[i].heap) > 0 {
+	for i := range l.lines {
+		if len(l.lines[i].heap) > 0 {
 			return false
 		}
 	}
@@ -63,7 +68,7 @@ func (l *lane) empty() bool {
 }
 
 // rank grows with the urgency of an entry: its class, raised by the time waited.
-func (a *entry) rank(class int, elapsed int64) int64 {
+func (a *entry) rank(class store.Priority, elapsed int64) int64 {
 	raised := int64(class)
 	if waited := elapsed - a.since; waited > 0 {
 		raised = min(raised+waited/agingStep, int64(store.Critical))
@@ -71,22 +76,15 @@ func (a *entry) rank(class int, elapsed int64) int64 {
 	return raised
 }
 
+// before orders entries of one class by when they are due, then by ID.
 func (a *entry) before(b *entry) bool {
 	if a.since != b.since {
 		return a.since < b.since
 	}
-	return a.seq < b.seq
+	return a.id.Compare(b.id) < 0
 }
 
-// waiting is a binary heap of entries, the earliest on top.
-type waiting struct {
-	heap []entry
-	seq  uint64
-}
-
-func (w *waiting) push(e entry) {
-	w.seq++
-	e.seq = w.seq
+func (w *line) push(e entry) {
 	w.heap = append(w.heap, e)
 	i := len(w.heap) - 1
 	for i > 0 {
@@ -97,9 +95,12 @@ func (w *waiting) push(e entry) {
 		w.heap[i], w.heap[up] = w.heap[up], w.heap[i]
 		i = up
 	}
+	if i == 0 {
+		w.seat()
+	}
 }
 
-func (w *waiting) pop() entry {
+func (w *line) pop() entry {
 	top := w.heap[0]
 	last := len(w.heap) - 1
 	w.heap[0] = w.heap[last]
@@ -120,7 +121,17 @@ func (w *waiting) pop() entry {
 	if cap(w.heap) > 1024 && last < cap(w.heap)/4 { // give a past burst's memory back
 		w.heap = append(make([]entry, 0, cap(w.heap)/2), w.heap...)
 	}
+	w.seat()
 	return top
+}
+
+// pop takes the head out of a line, and the lane away if it was its last run.
+func (d *Dispatcher) pop(w *line) entry {
+	e := w.pop()
+	if w.lane.empty() {
+		delete(d.lanes, w.lane.key)
+	}
+	return e
 }
 
 // ReadyRuns is what waits in a queue for a worker.
@@ -129,7 +140,8 @@ type ReadyRuns struct {
 	Oldest time.Duration // since the first of them was due
 }
 
-// Ready returns what waits, by queue, on the leader; nil elsewhere.
+// Ready returns what waits, by queue, on the leader; nil elsewhere. It costs a look
+// at every lane.
 func (d *Dispatcher) Ready() map[string]ReadyRuns {
 	_, elapsed := d.cfg.Now()
 	d.mu.Lock()
@@ -140,8 +152,8 @@ func (d *Dispatcher) Ready() map[string]ReadyRuns {
 	ready := make(map[string]ReadyRuns)
 	for key, l := range d.lanes {
 		r := ready[key.queue]
-		for c := range l.classes {
-			h := l.classes[c].heap
+		for c := range l.lines {
+			h := l.lines[c].heap
 			if len(h) == 0 {
 				continue
 			}

@@ -107,12 +107,7 @@ func (p *preparation) decide(sc *store.Schedule) {
 	t := p.verdict(rule, sc)
 	p.add(store.Command{Kind: store.KindTick, Tick: t})
 	if t.Nominal != 0 && (sc.Overlap == store.OverlapAllow || len(sc.Live) == 0) {
-		if p.fresh == nil {
-			p.fresh = make(map[store.RunID]*store.Schedule)
-		}
-		due := *sc
-		due.Next = t.Nominal
-		p.fresh[t.Run] = &due
+		p.fresh = append(p.fresh, freshTick{t.Run, sc, t.Nominal})
 	}
 }
 
@@ -300,7 +295,7 @@ const pruneEvery = 10 * time.Second
 // ended sessions that hold nothing and queues that were merely used.
 func (p *preparation) prune() {
 	for name, q := range p.d.queues {
-		if *q == (queue{}) {
+		if q.idle() {
 			delete(p.d.queues, name)
 		}
 	}
@@ -336,6 +331,9 @@ func (p *preparation) prune() {
 
 func (p *preparation) forgetSessions() {
 	d := p.d
+	if len(d.dead) == 0 {
+		return
+	}
 	holds := make(map[uint64]bool)
 	for _, l := range d.leases {
 		if d.dead[l.session] {

@@ -51,25 +51,14 @@ func (w *worker) room(l *look) bool {
 	return most > 0 && w.held-len(w.early) < most
 }
 
-// served reports whether any worker has a handler for the task.
-func (d *Dispatcher) served(task string) bool {
-	for _, w := range d.workers {
-		if w.tasks[task] {
-			return true
-		}
-	}
-	return false
-}
-
 // choose returns the least loaded worker that has the task and room, or nil.
 func (l *look) choose() *worker {
 	var best *worker
-	for _, w := range l.d.workers {
-		if !w.tasks[l.key.task] || !w.room(l) {
+	for _, w := range l.d.crew(l.key.task).workers {
+		if !w.room(l) {
 			continue
 		}
-		if best == nil || w.held*best.capacity < best.held*w.capacity ||
-			w.held*best.capacity == best.held*w.capacity && w.session < best.session {
+		if best == nil || w.held*best.capacity < best.held*w.capacity { // of equals the first session
 			best = w
 		}
 	}
