@@ -302,9 +302,7 @@ func TestDeleteSchedule(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantErr(t, "DeleteSchedule again", s.DeleteSchedule(t.Context(), "s"), scheduler.ErrNotFound)
-		for _, err := range s.Ticks(t.Context(), "s", epoch, epoch.Add(time.Hour)) {
-			wantErr(t, "Ticks", err, scheduler.ErrNotFound)
-		}
+		wantLines(t, "ledger of the deleted", ledger(t, s, "s", 0, time.Hour), "1m0s ran")
 		time.Sleep(time.Hour)
 		wantState(t, s, run, scheduler.Running)
 		if n := len(collect(t, s.Runs(t.Context(), scheduler.RunFilter{}))); n != 1 {
@@ -317,9 +315,10 @@ func TestDeleteSchedule(t *testing.T) {
 		if err := s.Schedule(t.Context(), "s", every, block.With(1)); err != nil { // under the same name
 			t.Fatal(err)
 		}
-		if sc := schedule(t, s, "s"); sc.Version != 1 || len(sc.Live) != 0 || len(ledger(t, s, "s", 0, 24*time.Hour)) != 0 {
-			t.Errorf("a new one has something of the old: %+v", sc)
+		if sc := schedule(t, s, "s"); sc.Version != 2 || len(sc.Live) != 0 {
+			t.Errorf("the new one does not go on after the old: %+v", sc)
 		}
+		wantLines(t, "ledger that goes on", ledger(t, s, "s", 0, 24*time.Hour), "1m0s ran")
 	})
 }
 
@@ -340,6 +339,57 @@ func TestDeleteSchedule_AndCreateWhileItsRunIsLive(t *testing.T) {
 			t.Errorf("%d live runs, want one of each schedule", n)
 		}
 		close(release)
+	})
+}
+
+// The key of the ledger is the schedule's ID and the nominal time: a tick that was
+// released ahead is not decided again for one that is made under the same ID.
+func TestDeleteSchedule_AndCreateWhileTheTickIsReleased(t *testing.T) {
+	for kind, trigger := range map[string]scheduler.Trigger{
+		"cron": scheduler.Cron("* * * * *"), "another cron": scheduler.Cron("*/2 * * * *"), "every": scheduler.Every(time.Minute),
+	} {
+		for _, restart := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restart %v", kind, restart), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					dir := t.TempDir()
+					var notes journal
+					s := start(t, scheduler.WithDataDir(dir), beat(&notes))
+					mustSchedule(t, s, "s", scheduler.Cron("* * * * *"))
+					time.Sleep(2*time.Minute - 20*time.Millisecond)
+					if err := s.DeleteSchedule(t.Context(), "s"); err != nil {
+						t.Fatal(err)
+					}
+					if restart {
+						shutdown(t, s)
+						s = start(t, scheduler.WithDataDir(dir), beat(&notes))
+					}
+					mustSchedule(t, s, "s", trigger)
+					time.Sleep(30 * time.Second)
+					synctest.Wait()
+					wantLines(t, "starts", notes.take(), "1m0s", "2m0s")
+					wantLines(t, "ledger", ledger(t, s, "s", 0, 150*time.Second), "1m0s ran", "2m0s ran")
+				})
+			})
+		}
+	}
+}
+
+// What was decided stays so over a deletion, also if the clock is set back.
+func TestDeleteSchedule_AndCreateAfterTheClockWasSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := at(epoch)
+		var notes journal
+		s := start(t, scheduler.WithClock(c), ticker(&notes, c))
+		mustSchedule(t, s, "s", scheduler.Cron("* * * * *"))
+		time.Sleep(150 * time.Second)
+		notes.take()
+		if err := s.DeleteSchedule(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		c.Step(-time.Minute)
+		mustSchedule(t, s, "s", scheduler.Cron("* * * * *"))
+		time.Sleep(2 * time.Minute)
+		wantLines(t, "firings", notes.take(), "s 2000-01-01T00:03:00Z")
 	})
 }
 

@@ -276,8 +276,10 @@ func (s *Scheduler) resume(id string) (*store.PauseSchedule, error) {
 	return p, nil
 }
 
-// DeleteSchedule removes a schedule. Runs it has made go on, and its ledger can
-// no longer be asked for. Errors: [ErrNotFound].
+// DeleteSchedule removes a schedule. Runs it has made go on, and its ledger can be
+// asked for as long as retention keeps it. One that is made under its ID later goes
+// on with its versions and its ledger: no tick that was decided comes about again.
+// Errors: [ErrNotFound].
 func (s *Scheduler) DeleteSchedule(ctx context.Context, id string) error {
 	if err := s.check(); err != nil {
 		return err
@@ -317,7 +319,8 @@ type Tick struct {
 
 // Ticks yields the ledger of a schedule: the one outcome of each tick with a
 // nominal time in [from, to), in order; a zero time is no bound. Nominal times of an interval are on the
-// elapsed clock. Errors: [ErrNotFound]; what retention has dropped is absent.
+// elapsed clock. A schedule that was deleted still has its ledger. Errors:
+// [ErrNotFound]; what retention has dropped is absent.
 func (s *Scheduler) Ticks(ctx context.Context, id string, from, to time.Time) iter.Seq2[Tick, error] {
 	lo, hi := max(nanos(from), 0), int64(math.MaxInt64)
 	if !to.IsZero() {
@@ -358,6 +361,9 @@ func (s *Scheduler) ledger(id string, lo, hi int64) (rows iter.Seq2[*store.Tick,
 	unflushed := make(map[int64]*store.Tick) // by the last tick: a later row takes the place of an earlier one
 	s.node.View(func(st *store.State) {
 		if sc = st.Schedule(id); sc == nil {
+			sc = st.DeletedSchedule(id)
+		}
+		if sc == nil {
 			return
 		}
 		for t := range st.UnflushedTicks() {

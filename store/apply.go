@@ -209,6 +209,12 @@ func (s *State) applyPrune(p *Prune) Result {
 		s.forgetUnflushed(key)
 		s.forgetPart(key)
 	}
+	for _, id := range p.Schedules {
+		if s.deleted[id] != nil {
+			delete(s.deleted, id)
+			s.dirty.Schedules[id] = nil
+		}
+	}
 	for key, u := range s.uniques { // order is not seen: each is judged alone
 		if u.Until <= s.meta.Elapsed && s.runs[u.Holder] == nil {
 			delete(s.uniques, key)

@@ -30,18 +30,9 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 		return Result{Code: CodeUnknownTask, Text: n.Spec.Task}
 	}
 	n.Spec = s.specs.share(n.Spec)
-	now := s.now(n.Trigger.TickClock())
 	old := s.schedules[n.ID]
 	if old == nil {
-		s.meta.Schedule++
-		n.Number, n.Version = s.meta.Schedule, 1
-		n.CreatedAt = s.meta.Wall
-		n.Decided = []Span{{now, now}}
-		n.Next = p.Next
-		n.Live = nil
-		if n.Paused {
-			n.PausedAt = s.meta.Wall
-		}
+		s.create(&n, p.Next)
 	} else {
 		if old.App == n.App && n.Gen < old.Gen {
 			return Result{N: old.Version}
@@ -56,26 +47,54 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 		n.Number, n.Version = old.Number, old.Version+1
 		n.CreatedAt, n.Live = old.CreatedAt, old.Live
 		n.Paused, n.PausedAt = old.Paused, old.PausedAt
-		n.Next, n.Decided = old.Next, old.Decided
+		n.Next, n.Decided, n.Loose, n.Deleted = old.Next, old.Decided, old.Loose, 0
 		if !sameTrigger(&old.Trigger, &n.Trigger) {
 			// The next instant is counted from the edit; what was decided stays decided,
 			// for the clock may be set back.
 			n.Next = p.Next
-			var ahead int64 // the last tick may have been decided before it is due
-			if was := old.Trigger.TickClock(); was != n.Trigger.TickClock() {
-				n.Decided = nil
-				if last := len(old.Decided) - 1; last >= 0 {
-					ahead = min(max(old.Decided[last].To-s.now(was), 0), maxAhead)
-				}
-			}
-			n.decideFrom(now)
-			n.Decided[len(n.Decided)-1].To += ahead
+			s.countAnew(&n, old)
 		}
 	}
 	n.ChangedAt = s.meta.Wall
 	s.set(&n)
 	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
 	return Result{N: n.Version}
+}
+
+// create gives a schedule that is to be its place in time. One that was deleted
+// goes on with its number, its versions and what it had decided: the key of the
+// ledger, ID and nominal time, outlives it.
+func (s *State) create(n *Schedule, next int64) {
+	n.CreatedAt, n.Next, n.Live, n.Deleted = s.meta.Wall, next, nil, 0
+	if n.PausedAt = 0; n.Paused {
+		n.PausedAt = s.meta.Wall
+	}
+	if old := s.deleted[n.ID]; old != nil {
+		delete(s.deleted, n.ID)
+		n.Number, n.Version = old.Number, old.Version+1
+		n.Decided, n.Loose = old.Decided, old.Loose
+		s.countAnew(n, old)
+		return
+	}
+	s.meta.Schedule++
+	n.Number, n.Version = s.meta.Schedule, 1
+	now := s.now(n.Trigger.TickClock())
+	n.Decided, n.Loose = []Span{{now, now}}, nil
+}
+
+// countAnew begins a new span of decided ticks at now in n, which follows old
+// under another trigger and is not yet published. If the triggers have different
+// clocks, what was decided is so at the same instants of the other one.
+func (s *State) countAnew(n, old *Schedule) {
+	was, is := old.Trigger.TickClock(), n.Trigger.TickClock()
+	if was != is {
+		n.Decided, n.Loose = slices.Clone(n.Decided), nil
+		for i := range n.Decided {
+			n.Decided[i].From += s.now(is) - s.now(was)
+			n.Decided[i].To += s.now(is) - s.now(was)
+		}
+	}
+	n.decideFrom(s.now(is))
 }
 
 // declared notes that a generation of an application stands for sc as it is: an
@@ -143,7 +162,11 @@ func (s *State) applyDeleteSchedule(d *DeleteSchedule) Result {
 		return Result{Code: CodeNotFound, Text: d.ID}
 	}
 	delete(s.schedules, d.ID)
-	s.dirty.Schedules[d.ID] = nil
+	left := *old
+	left.Spec, left.Input, left.Meta, left.Live = nil, nil, nil, nil
+	left.Next, left.Deleted = 0, max(s.meta.Elapsed, 1)
+	s.deleted[d.ID] = &left
+	s.dirty.Schedules[d.ID] = &left
 	s.emit(Event{Kind: EventScheduleGone, Schedule: old})
 	return Result{}
 }

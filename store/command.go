@@ -233,9 +233,11 @@ type EndSession struct {
 	ID uint64 `msg:"i"`
 }
 
-// Prune drops segments of the history, and unique keys whose time is over.
+// Prune drops segments of the history, unique keys whose time is over, and what is
+// left of deleted schedules.
 type Prune struct {
-	Segments []SegmentKey `msg:"s,omitempty"`
+	Segments  []SegmentKey `msg:"s,omitempty"`
+	Schedules []string     `msg:"d,omitempty"` // IDs
 }
 
 // EncodeBatch appends the encoded form of b to dst.

@@ -567,27 +567,10 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 			if z.Prune == nil {
 				o = msgp.AppendNil(o)
 			} else {
-				// check for omitted fields
-				zb0011Len := uint32(1)
-				var zb0011Mask uint8 /* 1 bits */
-				_ = zb0011Mask
-				if z.Prune.Segments == nil {
-					zb0011Len--
-					zb0011Mask |= 0x1
-				}
-				// variable map header, size zb0011Len
-				o = append(o, 0x80|uint8(zb0011Len))
-				if (zb0011Mask & 0x1) == 0 { // if not omitted
-					// string "s"
-					o = append(o, 0xa1, 0x73)
-					o = msgp.AppendArrayHeader(o, uint32(len(z.Prune.Segments)))
-					for za0006 := range z.Prune.Segments {
-						o, err = z.Prune.Segments[za0006].MarshalMsg(o)
-						if err != nil {
-							err = msgp.WrapError(err, "Prune", "Segments", za0006)
-							return
-						}
-					}
+				o, err = z.Prune.MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Prune")
+					return
 				}
 			}
 		}
@@ -1215,46 +1198,10 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.Prune == nil {
 					z.Prune = new(Prune)
 				}
-				var zb0017 uint32
-				zb0017, bts, err = msgp.ReadMapHeaderBytes(bts)
+				bts, err = z.Prune.UnmarshalMsg(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "Prune")
 					return
-				}
-				for zb0017 > 0 {
-					zb0017--
-					field, bts, err = msgp.ReadMapKeyZC(bts)
-					if err != nil {
-						err = msgp.WrapError(err, "Prune")
-						return
-					}
-					switch msgp.UnsafeString(field) {
-					case "s":
-						var zb0018 uint32
-						zb0018, bts, err = msgp.ReadArrayHeaderBytes(bts)
-						if err != nil {
-							err = msgp.WrapError(err, "Prune", "Segments")
-							return
-						}
-						if cap(z.Prune.Segments) >= int(zb0018) {
-							z.Prune.Segments = (z.Prune.Segments)[:zb0018]
-						} else {
-							z.Prune.Segments = make([]SegmentKey, zb0018)
-						}
-						for za0006 := range z.Prune.Segments {
-							bts, err = z.Prune.Segments[za0006].UnmarshalMsg(bts)
-							if err != nil {
-								err = msgp.WrapError(err, "Prune", "Segments", za0006)
-								return
-							}
-						}
-					default:
-						bts, err = msgp.Skip(bts)
-						if err != nil {
-							err = msgp.WrapError(err, "Prune")
-							return
-						}
-					}
 				}
 			}
 		default:
@@ -1380,10 +1327,7 @@ func (z *Command) Msgsize() (s int) {
 	if z.Prune == nil {
 		s += msgp.NilSize
 	} else {
-		s += 1 + 2 + msgp.ArrayHeaderSize
-		for za0006 := range z.Prune.Segments {
-			s += z.Prune.Segments[za0006].Msgsize()
-		}
+		s += z.Prune.Msgsize()
 	}
 	return
 }
@@ -2494,24 +2438,40 @@ func (z *PauseSchedule) Msgsize() (s int) {
 func (z *Prune) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(1)
-	var zb0001Mask uint8 /* 1 bits */
+	zb0001Len := uint32(2)
+	var zb0001Mask uint8 /* 2 bits */
 	_ = zb0001Mask
 	if z.Segments == nil {
 		zb0001Len--
 		zb0001Mask |= 0x1
 	}
+	if z.Schedules == nil {
+		zb0001Len--
+		zb0001Mask |= 0x2
+	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
-	if (zb0001Mask & 0x1) == 0 { // if not omitted
-		// string "s"
-		o = append(o, 0xa1, 0x73)
-		o = msgp.AppendArrayHeader(o, uint32(len(z.Segments)))
-		for za0001 := range z.Segments {
-			o, err = z.Segments[za0001].MarshalMsg(o)
-			if err != nil {
-				err = msgp.WrapError(err, "Segments", za0001)
-				return
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		if (zb0001Mask & 0x1) == 0 { // if not omitted
+			// string "s"
+			o = append(o, 0xa1, 0x73)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.Segments)))
+			for za0001 := range z.Segments {
+				o, err = z.Segments[za0001].MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Segments", za0001)
+					return
+				}
+			}
+		}
+		if (zb0001Mask & 0x2) == 0 { // if not omitted
+			// string "d"
+			o = append(o, 0xa1, 0x64)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.Schedules)))
+			for za0002 := range z.Schedules {
+				o = msgp.AppendString(o, z.Schedules[za0002])
 			}
 		}
 	}
@@ -2555,6 +2515,25 @@ func (z *Prune) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					return
 				}
 			}
+		case "d":
+			var zb0003 uint32
+			zb0003, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Schedules")
+				return
+			}
+			if cap(z.Schedules) >= int(zb0003) {
+				z.Schedules = (z.Schedules)[:zb0003]
+			} else {
+				z.Schedules = make([]string, zb0003)
+			}
+			for za0002 := range z.Schedules {
+				z.Schedules[za0002], bts, err = msgp.ReadStringBytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Schedules", za0002)
+					return
+				}
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -2572,6 +2551,10 @@ func (z *Prune) Msgsize() (s int) {
 	s = 1 + 2 + msgp.ArrayHeaderSize
 	for za0001 := range z.Segments {
 		s += z.Segments[za0001].Msgsize()
+	}
+	s += 2 + msgp.ArrayHeaderSize
+	for za0002 := range z.Schedules {
+		s += msgp.StringPrefixSize + len(z.Schedules[za0002])
 	}
 	return
 }

@@ -25,6 +25,9 @@ func (s *State) Digest() uint64 {
 	for _, id := range slices.Sorted(maps.Keys(s.schedules)) {
 		d.add(s.schedules[id])
 	}
+	for _, id := range slices.Sorted(maps.Keys(s.deleted)) {
+		d.add(s.deleted[id])
+	}
 	for _, q := range s.Queues() {
 		if q.Limit != 0 || q.Paused { // a queue merely used is no configuration
 			d.add(&q.Queue)

@@ -57,7 +57,7 @@ func goldenSchedule() *store.Schedule {
 		},
 		Spec: goldenSpec, Input: []byte("{}"), Meta: []store.Pair{{Key: "a", Value: "b"}},
 		Overlap: store.OverlapAllow, CatchUp: store.CatchUpNone, MaxAge: 3, Paused: true, PausedAt: 4, App: "app", Gen: 5,
-		CreatedAt: 6, ChangedAt: 7, Next: 8, Decided: []store.Span{{From: 9, To: 10}}, Live: []store.RunID{id(1)},
+		CreatedAt: 6, ChangedAt: 7, Deleted: 11, Next: 8, Decided: []store.Span{{From: 9, To: 10}}, Live: []store.RunID{id(1)},
 	}
 }
 
@@ -114,7 +114,7 @@ func goldenBatch() *store.Batch {
 		{Kind: store.KindPutQueue, Queue: &store.Queue{Name: "default", Limit: 1, Paused: true}},
 		{Kind: store.KindOpenSession, Open: &store.OpenSession{Node: "a", Tasks: []string{"mail.send"}}},
 		{Kind: store.KindEndSession, End: &store.EndSession{ID: 1}},
-		{Kind: store.KindPrune, Prune: &store.Prune{Segments: []store.SegmentKey{{Kind: store.TickSegment, Time: 1, Part: 2}}}},
+		{Kind: store.KindPrune, Prune: &store.Prune{Segments: []store.SegmentKey{{Kind: store.TickSegment, Time: 1, Part: 2}}, Schedules: []string{"gone"}}},
 	}
 	return &store.Batch{Level: 1, Wall: epoch, Elapsed: epoch + 1, Commands: bodies}
 }

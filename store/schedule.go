@@ -80,6 +80,7 @@ type Schedule struct {
 	Gen       uint64  `msg:"g,omitempty"` // generation of that application
 	CreatedAt int64   `msg:"b"`           // ns wall
 	ChangedAt int64   `msg:"h"`           // ns wall
+	Deleted   int64   `msg:"e,omitempty"` // ns elapsed; not 0: only its place in time and its ledger are left
 
 	// Next is the armed tick's nominal time on the trigger's clock, 0 if there
 	// is none. It is the only tick that can be decided.

@@ -222,8 +222,8 @@ func (z Queue) Msgsize() (s int) {
 func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(20)
-	var zb0001Mask uint32 /* 20 bits */
+	zb0001Len := uint32(21)
+	var zb0001Mask uint32 /* 21 bits */
 	_ = zb0001Mask
 	if z.Input == nil {
 		zb0001Len--
@@ -261,21 +261,25 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x2000
 	}
-	if z.Next == 0 {
+	if z.Deleted == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x10000
 	}
-	if z.Decided == nil {
+	if z.Next == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x20000
 	}
-	if z.Loose == nil {
+	if z.Decided == nil {
 		zb0001Len--
 		zb0001Mask |= 0x40000
 	}
-	if z.Live == nil {
+	if z.Loose == nil {
 		zb0001Len--
 		zb0001Mask |= 0x80000
+	}
+	if z.Live == nil {
+		zb0001Len--
+		zb0001Mask |= 0x100000
 	}
 	// variable map header, size zb0001Len
 	o = msgp.AppendMapHeader(o, zb0001Len)
@@ -368,11 +372,16 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 		o = append(o, 0xa1, 0x68)
 		o = msgp.AppendInt64(o, z.ChangedAt)
 		if (zb0001Mask & 0x10000) == 0 { // if not omitted
+			// string "e"
+			o = append(o, 0xa1, 0x65)
+			o = msgp.AppendInt64(o, z.Deleted)
+		}
+		if (zb0001Mask & 0x20000) == 0 { // if not omitted
 			// string "x"
 			o = append(o, 0xa1, 0x78)
 			o = msgp.AppendInt64(o, z.Next)
 		}
-		if (zb0001Mask & 0x20000) == 0 { // if not omitted
+		if (zb0001Mask & 0x40000) == 0 { // if not omitted
 			// string "s"
 			o = append(o, 0xa1, 0x73)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Decided)))
@@ -386,7 +395,7 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				o = msgp.AppendInt64(o, z.Decided[za0002].To)
 			}
 		}
-		if (zb0001Mask & 0x40000) == 0 { // if not omitted
+		if (zb0001Mask & 0x80000) == 0 { // if not omitted
 			// string "q"
 			o = append(o, 0xa1, 0x71)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Loose)))
@@ -398,7 +407,7 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x80000) == 0 { // if not omitted
+		if (zb0001Mask & 0x100000) == 0 { // if not omitted
 			// string "l"
 			o = append(o, 0xa1, 0x6c)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Live)))
@@ -560,6 +569,12 @@ func (z *Schedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "ChangedAt")
 				return
 			}
+		case "e":
+			z.Deleted, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Deleted")
+				return
+			}
 		case "x":
 			z.Next, bts, err = msgp.ReadInt64Bytes(bts)
 			if err != nil {
@@ -676,7 +691,7 @@ func (z *Schedule) Msgsize() (s int) {
 	for za0001 := range z.Meta {
 		s += z.Meta[za0001].Msgsize()
 	}
-	s += 2 + msgp.Uint8Size + 2 + msgp.Uint8Size + 2 + msgp.Int64Size + 2 + msgp.BoolSize + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.App) + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.ArrayHeaderSize + (len(z.Decided) * (5 + msgp.Int64Size + msgp.Int64Size)) + 2 + msgp.ArrayHeaderSize
+	s += 2 + msgp.Uint8Size + 2 + msgp.Uint8Size + 2 + msgp.Int64Size + 2 + msgp.BoolSize + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.App) + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.ArrayHeaderSize + (len(z.Decided) * (5 + msgp.Int64Size + msgp.Int64Size)) + 2 + msgp.ArrayHeaderSize
 	for za0003 := range z.Loose {
 		s += z.Loose[za0003].Msgsize()
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 )
 
@@ -18,6 +19,7 @@ type State struct {
 
 	runs      map[RunID]*Run
 	schedules map[string]*Schedule
+	deleted   map[string]*Schedule // what is left of them, by ID
 	queues    map[string]*queueState
 	sessions  map[uint64]*session
 	uniques   map[string]*Unique
@@ -62,6 +64,7 @@ func NewState() *State {
 		meta:      Meta{Format: FormatLevel, Level: FormatLevel},
 		runs:      make(map[RunID]*Run),
 		schedules: make(map[string]*Schedule),
+		deleted:   make(map[string]*Schedule),
 		queues:    make(map[string]*queueState),
 		sessions:  make(map[uint64]*session),
 		uniques:   make(map[string]*Unique),
@@ -94,6 +97,10 @@ func (s *State) Load(img *Image) error {
 		img.Queues(func(q *Queue) error { s.queue(q.Name).Queue = *q; return nil }),
 		img.Runs(func(r *Run) error { s.loadRun(r); return nil }),
 		img.Schedules(func(sc *Schedule) error {
+			if sc.Deleted != 0 {
+				s.deleted[sc.ID] = sc
+				return nil
+			}
 			sc.Spec = s.specs.share(sc.Spec)
 			s.schedules[sc.ID] = sc
 			return nil
@@ -225,6 +232,18 @@ func (s *State) FinalRuns() iter.Seq[*Run] {
 
 // Schedule returns a schedule by ID, or nil.
 func (s *State) Schedule(id string) *Schedule { return s.schedules[id] }
+
+// DeletedSchedule returns what is left of a schedule that was deleted and not yet
+// forgotten, its trigger, versions and ledger; nil if there is nothing.
+func (s *State) DeletedSchedule(id string) *Schedule { return s.deleted[id] }
+
+// DeletedSchedules returns what is left of deleted schedules, the first deleted
+// first.
+func (s *State) DeletedSchedules() []*Schedule {
+	return slices.SortedFunc(maps.Values(s.deleted), func(a, b *Schedule) int {
+		return cmp.Or(cmp.Compare(a.Deleted, b.Deleted), cmp.Compare(a.ID, b.ID))
+	})
+}
 
 // Schedules yields the schedules in no order.
 func (s *State) Schedules() iter.Seq[*Schedule] {

@@ -323,7 +323,8 @@ func (p *preparation) prune() {
 			rows -= s.Rows
 		}
 	}
-	if len(drop.Segments) > 0 || p.st.UniquesOver() {
+	drop.Schedules = p.deletedOver()
+	if len(drop.Segments)+len(drop.Schedules) > 0 || p.st.UniquesOver() {
 		p.add(store.Command{Kind: store.KindPrune, Prune: drop})
 	}
 	p.forgetSessions()

@@ -53,8 +53,13 @@ func (g *Generator) putSchedule(s *store.State) store.Command {
 		if g.one(4) {
 			sc = *old // nothing new
 		}
-	} else if g.one(3) {
-		sc.Trigger.Kind = store.TriggerEvery
+	} else {
+		if g.one(3) {
+			sc.Trigger.Kind = store.TriggerEvery
+		}
+		if old := s.DeletedSchedule(sc.ID); old != nil {
+			sc.Trigger.Kind, sc.Decided = old.Trigger.Kind, old.Decided
+		}
 	}
 	next := after(&sc, g.now(sc.Trigger.TickClock()))
 	sc.Decided, sc.Live, sc.Number, sc.Version = nil, nil, 0, 0
@@ -177,6 +182,11 @@ func (g *Generator) prune(s *store.State) store.Command {
 	for _, seg := range s.Segments() {
 		if g.one(3) {
 			p.Segments = append(p.Segments, seg.Key())
+		}
+	}
+	for _, sc := range s.DeletedSchedules() {
+		if g.one(3) {
+			p.Schedules = append(p.Schedules, sc.ID)
 		}
 	}
 	return store.Command{Kind: store.KindPrune, Prune: p}
