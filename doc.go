@@ -37,5 +37,5 @@
 // [ErrShutdown] and gives their runs back without spending a retry, writes every
 // result, and closes the folder. Calls are taken until then, for handlers may need
 // them; later ones get [ErrClosed]. It is safe to call at any time and more than
-// once.
+// once: the calls share one shutdown, and the context that ends first counts.
 package scheduler

@@ -50,6 +50,9 @@ var (
 	ErrParked = cluster.ErrParked
 	// ErrClosed tells that the scheduler is not started, or shut down.
 	ErrClosed = errors.New("scheduler is closed")
+	// ErrInHandler tells that a handler has called [Scheduler.Shutdown], which waits
+	// for the handler, and no deadline would have ended that.
+	ErrInHandler = errors.New("called by a handler with a context that has no deadline")
 )
 
 // Errors of Start.

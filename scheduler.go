@@ -39,10 +39,11 @@ type Scheduler struct {
 	loops    sync.WaitGroup
 	stop     context.CancelFunc // ends the loops
 
-	mu    sync.Mutex // guards phase, done and err
+	mu    sync.Mutex // guards phase, hurry and err
 	phase phase
-	done  chan struct{} // closed when Shutdown has finished
-	err   error         // of Shutdown
+	hurry context.CancelCauseFunc // ends the waiting for handlers; nil unless it began
+	done  chan struct{}           // closed when Shutdown has finished
+	err   error                   // of Shutdown; set before done is closed
 }
 
 type phase int
@@ -214,37 +215,62 @@ func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 // Shutdown stops the scheduler; see the package's documentation for the order.
 // When ctx ends, handlers that still run have their contexts ended with
 // [ErrShutdown] and get a few seconds to return. It returns nil only if every
-// result was written. Calling it again waits for the first call and returns its
-// result; before Start it makes the scheduler unusable. A handler must not wait
-// for it, for it waits for the handler: it calls it in a goroutine of its own.
+// result was written; before Start it makes the scheduler unusable.
+//
+// All calls share one shutdown: each waits for it and returns its result, and the
+// ctx that ends first counts for all.
+//
+// A handler has to return before the shutdown can be complete. So on its goroutine
+// Shutdown returns when ctx ends, while the rest goes on, and with a ctx that has no
+// deadline it does nothing and returns [ErrInHandler]. To stop the scheduler and not
+// wait, a handler calls it in a goroutine of its own with [context.WithoutCancel].
 func (s *Scheduler) Shutdown(ctx context.Context) error {
+	inHandler := worker.InHandler()
+	if _, bounded := ctx.Deadline(); inHandler && !bounded {
+		return fmt.Errorf("scheduler: shutdown: %w", ErrInHandler)
+	}
 	s.mu.Lock()
-	switch s.phase {
-	case idle:
+	if s.phase == idle {
 		s.phase = stopped
 		s.err = s.tel.Close()
 		close(s.done)
 		s.mu.Unlock()
 		return s.err
+	}
+	leave := inHandler || s.phase == starting // Start has a context of its own
+	switch s.phase {
+	case starting:
+		s.phase = stopping // Start sees it and closes
 	case running:
 		s.phase = stopping
-		s.mu.Unlock()
+		var drain context.Context
+		drain, s.hurry = context.WithCancelCause(context.WithoutCancel(ctx))
+		go s.finish(drain) // ends by closing done, for which every Shutdown waits
 	default:
-		if s.phase == starting {
-			s.phase = stopping // Start sees it and closes
-		}
-		s.mu.Unlock()
-		select {
-		case <-s.done:
-			return s.err
-		case <-ctx.Done():
-			return fmt.Errorf("scheduler: shutdown: %w", context.Cause(ctx))
-		}
 	}
+	hurry := s.hurry
+	s.mu.Unlock()
+	if hurry != nil {
+		defer context.AfterFunc(ctx, func() { hurry(context.Cause(ctx)) })()
+	}
+	if !leave {
+		<-s.done
+		return s.err
+	}
+	select {
+	case <-s.done:
+		return s.err
+	case <-ctx.Done():
+		return fmt.Errorf("scheduler: shutdown: %w", context.Cause(ctx))
+	}
+}
+
+// finish brings a running scheduler to its end. When ctx ends it does not wait for
+// handlers any more.
+func (s *Scheduler) finish(ctx context.Context) {
 	err := errors.Join(s.close(ctx), s.tel.Close())
-	s.ended(err)
 	s.cfg.logger.Info("scheduler stopped", keyNode, s.cfg.nodeID)
-	return err
+	s.ended(err)
 }
 
 // close closes what is open, in reverse order of opening.
@@ -262,15 +288,7 @@ func (s *Scheduler) close(ctx context.Context) error {
 	}
 	s.loops.Wait()
 	if s.node != nil {
-		// The last write has a bound of its own if ctx has ended with the drain, or
-		// is about to.
-		bound := closeTimeout
-		if end, bounded := ctx.Deadline(); !bounded {
-			bound = closeForever
-		} else if left := time.Until(end); left > bound {
-			bound = left
-		}
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
+		last, cancel := outlast(ctx, closeTimeout)
 		defer cancel()
 		if err := s.node.Shutdown(last); err != nil {
 			faults = append(faults, err)
@@ -288,6 +306,17 @@ func (s *Scheduler) close(ctx context.Context) error {
 	return nil
 }
 
+// outlast returns a context that ends when ctx has ended and d is over: the last
+// write must have its time when ctx has ended with the drain, or is about to.
+func outlast(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	end := time.Now().Add(d)
+	last, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		time.AfterFunc(time.Until(end), func() { cancel(context.Cause(ctx)) })
+	})
+	return last, func() { stop(); cancel(nil) }
+}
+
 // awaitGrants returns once the pool has been given what is on its way to it, so
 // that it can hand that back: leases that a drained pool does not take would count
 // as lost. An entry of the log comes after those that carry leases.
@@ -301,7 +330,6 @@ func (s *Scheduler) awaitGrants(ctx context.Context) {
 const (
 	grantTimeout = time.Second
 	closeTimeout = 10 * time.Second
-	closeForever = time.Hour // for a ctx without an end
 )
 
 // check returns an error unless calls are accepted.

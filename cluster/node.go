@@ -119,7 +119,7 @@ func (n *Node) Shutdown(ctx context.Context) error {
 	case <-n.stopped:
 		return n.closed
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }
 

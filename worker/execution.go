@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"reflect"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -100,6 +102,25 @@ func (x *Execution) call() (result []byte, err error) {
 	result, err = x.handler((*handlerContext)(x), x)
 	returned = true
 	return result, err
+}
+
+// InHandler reports whether its caller is on the goroutine of a handler, of whatever pool. It walks the stack.
+func InHandler() bool {
+	call := runtime.FuncForPC(reflect.ValueOf((*Execution).call).Pointer()).Name()
+	pcs := make([]uintptr, 64)
+	n := runtime.Callers(1, pcs)
+	for n == len(pcs) {
+		pcs = make([]uintptr, 2*len(pcs))
+		n = runtime.Callers(1, pcs)
+	}
+	frames := runtime.CallersFrames(pcs[:n])
+	for more := n > 0; more; {
+		var f runtime.Frame
+		if f, more = frames.Next(); f.Function == call {
+			return true
+		}
+	}
+	return false
 }
 
 // executionKey is the context key of the Execution.
