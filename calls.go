@@ -51,8 +51,9 @@ func (s *Scheduler) Enqueue(ctx context.Context, call Call) (RunID, error) {
 
 // EnqueueMany asks for a run of each call, all or none, in one entry of the log:
 // a thousand calls cost little more than one. The IDs are in the order of the
-// calls. Errors: those of [Scheduler.Enqueue]; together the calls may have up to
-// about 4 MiB.
+// calls. Errors: those of [Scheduler.Enqueue]. Together the calls may take 4 MiB of
+// the log, where a call takes some 30 bytes besides its input; [*TooLargeError] has
+// the size of calls that are over it.
 func (s *Scheduler) EnqueueMany(ctx context.Context, calls []Call) ([]RunID, error) {
 	if len(calls) == 0 {
 		return nil, s.check()

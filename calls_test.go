@@ -316,6 +316,19 @@ func TestEnqueueMany(t *testing.T) {
 			}
 		})
 	})
+	t.Run("small calls count as what they take", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			nothing := scheduler.NewJob[scheduler.None]("nothing")
+			s := start(t, scheduler.WithTasks("nothing"))
+			const n = 120_000
+			if _, err := nothing.EnqueueMany(t.Context(), s, make([]scheduler.None, n)); err != nil {
+				t.Fatal(err)
+			}
+			if got := live(t, s); got != n {
+				t.Errorf("live: got %d, want %d", got, n)
+			}
+		})
+	})
 	t.Run("over the bound of an entry it is refused", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := start(t, scheduler.WithTasks("echo"))
@@ -325,6 +338,10 @@ func TestEnqueueMany(t *testing.T) {
 			}
 			_, err := echo.EnqueueMany(t.Context(), s, in)
 			wantErr(t, "5 MB in one call", err, scheduler.ErrPayloadTooLarge)
+			large, ok := errors.AsType[*scheduler.TooLargeError](err)
+			if !ok || large.Bytes < 5_000_000 || large.Bytes > 5_300_000 || large.Limit != 4<<20 {
+				t.Errorf("the error: got %+v, want the size and the limit", err)
+			}
 			if n := live(t, s); n != 0 {
 				t.Errorf("%d runs are there", n)
 			}

@@ -16,7 +16,8 @@ var (
 	// ErrInvalid is wrapped by errors about names, options and inputs that can
 	// never be accepted.
 	ErrInvalid = errors.New("invalid")
-	// ErrPayloadTooLarge tells that an input is over [WithMaxPayload].
+	// ErrPayloadTooLarge tells that an input is over [WithMaxPayload], or that calls
+	// together do not fit into one entry of the log; see [TooLargeError].
 	ErrPayloadTooLarge = errors.New("payload is too large")
 	// ErrUnknownTask tells that no node has ever had a handler for the task nor
 	// declared it ([WithTasks]).
@@ -81,6 +82,10 @@ var (
 
 // OverloadedError is [ErrOverloaded] with a hint when to try again.
 type OverloadedError = cluster.OverloadedError
+
+// TooLargeError is [ErrPayloadTooLarge] of a call, or of the calls of an
+// EnqueueMany together: their size in the log and the limit, in bytes.
+type TooLargeError = cluster.TooLargeError
 
 // PanicError is what a handler's panic became.
 type PanicError = worker.PanicError

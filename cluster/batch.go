@@ -129,8 +129,14 @@ func (b *batcher) enqueue(w *waiter) error {
 	for i := range w.cmds {
 		w.size += w.cmds[i].Msgsize()
 	}
-	if w.size > MaxEntryBytes {
-		return &TooLargeError{w.size, MaxEntryBytes}
+	if w.size > MaxEntryBytes { // at most so much: the bound counts the longest form of each number
+		data, err := store.EncodeBatch(nil, &store.Batch{Commands: w.cmds})
+		if err != nil {
+			return err
+		}
+		if w.size = len(data); w.size > MaxEntryBytes {
+			return &TooLargeError{w.size, MaxEntryBytes}
+		}
 	}
 	if err := b.node.flusher.refuse(w.adds()); err != nil {
 		return err

@@ -66,12 +66,12 @@ func (e *OverloadedError) Error() string {
 // Unwrap returns [ErrOverloaded].
 func (e *OverloadedError) Unwrap() error { return ErrOverloaded }
 
-// TooLargeError refuses a call that does not fit into one entry. Unwraps to
-// [ErrTooLarge].
+// TooLargeError refuses a call that does not fit into one entry: Bytes is its size
+// as it would be encoded, Limit is [MaxEntryBytes]. Unwraps to [ErrTooLarge].
 type TooLargeError struct{ Bytes, Limit int }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("%v: about %d bytes, limit %d", ErrTooLarge, e.Bytes, e.Limit)
+	return fmt.Sprintf("%v: %d bytes, limit %d", ErrTooLarge, e.Bytes, e.Limit)
 }
 
 // Unwrap returns [ErrTooLarge].
