@@ -222,6 +222,36 @@ func TestStats(t *testing.T) {
 	})
 }
 
+// A run that is taken up again is no part of the history until it has ended again.
+func TestStats_OfARunThatWasTakenUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := start(t, scheduler.WithDataDir(dir), scheduler.WithTasks("echo"))
+		f := enqueue(t, s, echo, "")
+		want := func(live int, history int64) {
+			t.Helper()
+			got, err := s.Stats(t.Context())
+			if err != nil || got.Live != live || got.History != history {
+				t.Errorf("Stats: got %d live and %d ended, %v, want %d and %d", got.Live, got.History, err, live, history)
+			}
+		}
+		for range 3 {
+			want(1, 0)
+			if err := f.Cancel(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want(0, 1)
+			if err := s.RetryNow(t.Context(), f.ID()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want(1, 0)
+		shutdown(t, s)
+		s = start(t, scheduler.WithDataDir(dir), scheduler.WithTasks("echo"))
+		want(1, 0)
+	})
+}
+
 func TestBackup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithDataDir(t.TempDir()), scheduler.WithHandler(echo, echoes))

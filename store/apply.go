@@ -280,3 +280,13 @@ func (s *State) addRow(kind SegmentKind, time uint32, bytes int64) SegmentKey {
 	s.dirtySegments[key] = struct{}{}
 	return key
 }
+
+// dropRow takes a row of the history out of the account: its run lives again, and
+// will have a newer row.
+func (s *State) dropRow(key SegmentKey, bytes int64) {
+	if seg := s.segments[key]; seg != nil {
+		seg.Rows = max(seg.Rows-1, 0)
+		seg.Bytes = max(seg.Bytes-bytes, 0)
+		s.dirtySegments[key] = struct{}{}
+	}
+}

@@ -235,6 +235,7 @@ func (s *State) applyRetryNow(c *RunCommand) Result {
 		s.revivals = slices.Delete(s.revivals, 0, 1)
 	}
 	s.revivals = append(s.revivals, Revival{n.ID, s.meta.Index})
+	s.dropRow(c.Segment, c.Row.weight())
 	s.replace(nil, &n)
 	s.addLive(&n)
 	s.emit(Event{Kind: EventRescheduled, Run: &n})
