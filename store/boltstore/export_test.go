@@ -8,3 +8,19 @@ func (s *Store) BreakFile() {
 	_ = boltfile.Unlock(s.file.f)
 	_ = s.file.f.Close()
 }
+
+// UnpackBlock decodes the runs in the body of a block and returns how many there
+// are, before an error too.
+func UnpackBlock(body []byte) (n int, err error) {
+	runs, err := unpack(nil, body)
+	if err != nil {
+		return len(runs), damaged("%v", err)
+	}
+	var d runReader
+	for i := range runs {
+		if _, err := d.read(runsBucket, &runs[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(runs), nil
+}

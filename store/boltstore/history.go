@@ -16,20 +16,20 @@ const msPerHour = 3_600_000
 // FinalRun returns the newest final row of a run and the segment it is in, nil if
 // the history has none. A run that was taken up again is live and still has its
 // older row here: callers look in memory first.
-// Errors: [ErrCorrupt] if the row, or one next to where it should be, is damaged;
+// Errors: [ErrCorrupt] if the block it is in, or should be, is damaged;
 // [ErrClosed].
 func (s *Store) FinalRun(id store.RunID) (run *store.Run, at store.SegmentKey, err error) {
 	hour := hourOf(id.Time().UnixMilli())
 	err = s.view(func(tx *bbolt.Tx) error {
 		for _, p := range partsOf(tx.Bucket([]byte(historyBucket)), historyBucket, hour) {
-			body, err := lookup(p.b, p.path, id[:])
+			packed, err := findRun(p.b, p.path, id[:])
 			if err != nil {
 				return err
 			}
-			if body == nil {
+			if packed == nil {
 				continue
 			}
-			run, err = read[store.Run](pathText(p.path), id[:], p.b.Get(id[:]))
+			run, err = new(runReader).read(p.path, packed)
 			at = store.SegmentKey{Kind: store.RunSegment, Time: hour, Part: p.number}
 			return err
 		}
@@ -44,8 +44,9 @@ func (s *Store) FinalRun(id store.RunID) (run *store.Run, at store.SegmentKey, e
 func hourOf(ms int64) uint32 { return uint32(min(max(ms, 0)/msPerHour, math.MaxUint32)) }
 
 // FinalRuns yields the final runs whose ID has a time from from to before to (ms
-// since the Unix epoch), in the order of their IDs or against it. A damaged row
-// is yielded as an error in its place, and the listing goes on.
+// since the Unix epoch), in the order of their IDs or against it. In the place of
+// a damaged block of runs an error is yielded, at times twice, and the listing
+// goes on.
 // Cost: O(rows yielded); it reads about a thousand rows at a time.
 func (s *Store) FinalRuns(from, to int64, newestFirst bool) iter.Seq2[*store.Run, error] {
 	return func(yield func(*store.Run, error) bool) {
@@ -61,8 +62,11 @@ func (s *Store) FinalRuns(from, to int64, newestFirst bool) iter.Seq2[*store.Run
 			l.period, l.last = l.last, l.period
 		}
 		runs := new(runReader)
-		l.decode = func(path string, key, row []byte) (*store.Run, bool, error) {
-			r, err := runs.read(pathText(path), key, row)
+		l.decode = func(p *part) (*store.Run, bool, error) {
+			if p.err != nil {
+				return nil, true, p.err
+			}
+			r, err := runs.read(p.path, &p.block[p.at])
 			return r, true, err
 		}
 		if from < to {
@@ -71,7 +75,8 @@ func (s *Store) FinalRuns(from, to int64, newestFirst bool) iter.Seq2[*store.Run
 	}
 }
 
-// A listing reads the rows of a group in the order of their periods and keys.
+// A listing reads the rows of a group, or the runs in them, in the order of their
+// periods and keys.
 type listing[T any] struct {
 	s         *Store
 	parent    string
@@ -81,7 +86,7 @@ type listing[T any] struct {
 	last      uint32
 	// decode decodes a row; more is false if no later one is wanted, this one
 	// included.
-	decode func(path string, key, row []byte) (rec *T, more bool, err error)
+	decode func(p *part) (rec *T, more bool, err error)
 
 	found []found[T]
 	done  bool
@@ -118,15 +123,17 @@ func (l *listing[T]) chunk(tx *bbolt.Tx) error {
 			return nil
 		}
 		full := false
-		merge(partsOf(group, l.parent, period), l.low, l.high, l.reverse, func(p *part, key, row []byte) bool {
-			rec, more, err := l.decode(p.path, key, row)
+		merge(partsOf(group, l.parent, period), l.low, l.high, l.reverse, func(p *part) bool {
+			rec, more, err := l.decode(p)
 			if !more {
 				l.done = true
 				return false
 			}
 			l.found = append(l.found, found[T]{rec, err})
-			l.resume(key)
-			bytesRead += len(row)
+			if p.err == nil {
+				l.resume(p.k)
+				bytesRead += len(p.row)
+			}
 			full = len(l.found) >= chunkRows || bytesRead >= chunkBytes
 			return !full
 		})

@@ -27,12 +27,9 @@ func (s *Store) Image() (*store.Image, error) {
 		return nil, s.err
 	}
 	meta := s.head.meta
-	runs := new(runReader)
 	return &store.Image{
-		Meta: meta,
-		Runs: rowsOf(s, meta.Index, runsBucket, func(key, row []byte) (*store.Run, error) {
-			return runs.read(runsBucket, key, row)
-		}),
+		Meta:      meta,
+		Runs:      runsOf(s, meta.Index),
 		Schedules: recordsOf[store.Schedule](s, meta.Index, schedulesBucket),
 		Queues:    recordsOf[store.Queue](s, meta.Index, queuesBucket),
 		Sessions:  recordsOf[store.Session](s, meta.Index, sessionsBucket),
@@ -49,30 +46,58 @@ func recordsOf[T any, P record[T]](s *Store, index uint64, bucket string) func(f
 	return rowsOf(s, index, bucket, func(key, row []byte) (*T, error) { return read[T, P](bucket, key, row) })
 }
 
-// rowsOf returns a function that yields all rows of a live bucket.
+// runsOf returns a function that yields all live runs.
+func runsOf(s *Store, index uint64) func(func(*store.Run) error) error {
+	runs := new(runReader)
+	var block []packedRun
+	blocks := rowsOf(s, index, runsBucket, func(key, row []byte) (recs []*store.Run, err error) {
+		if block, err = openBlock(block[:0], runsBucket, key, row); err != nil {
+			return nil, err
+		}
+		recs = make([]*store.Run, len(block))
+		for i := range block {
+			if recs[i], err = runs.read(runsBucket, &block[i]); err != nil {
+				return nil, err
+			}
+		}
+		return recs, nil
+	})
+	return func(yield func(*store.Run) error) error {
+		return blocks(func(recs []*store.Run) error {
+			for _, r := range recs {
+				if err := yield(r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// rowsOf returns a function that yields what decode makes of each row of a live
+// bucket.
 func rowsOf[T any](s *Store, index uint64, bucket string, decode func(key, row []byte) (T, error)) func(func(T) error) error {
 	return func(yield func(T) error) error {
-		var got sum
-		var after []byte
-		for done := false; !done; {
-			var chunk []T
-			err := s.view(func(tx *bbolt.Tx) (err error) {
+		r := rowReader[T]{decode: decode}
+		for !r.done {
+			err := s.view(func(tx *bbolt.Tx) error {
 				if s.head.meta.Index != index {
 					return fmt.Errorf("boltstore: image of index %d read after a commit of index %d", index, s.head.meta.Index)
 				}
-				chunk, after, err = readChunk(tx.Bucket([]byte(bucket)), after, &got, decode)
-				if done = len(chunk) < chunkRows; done && err == nil && got != s.head.sums[bucket] {
-					err = &CorruptError{Bucket: bucket, Reason: "its rows are not those that were written"}
+				if err := r.read(tx.Bucket([]byte(bucket))); err != nil || !r.done {
+					return err
 				}
-				if done {
-					letGo(tx)
+				letGo(tx)
+				want := s.head.sums[bucket]
+				if want.runs = 0; r.sum != want {
+					return &CorruptError{Bucket: bucket, Reason: "its rows are not those that were written"}
 				}
-				return err
+				return nil
 			})
 			if err != nil {
 				return err
 			}
-			for _, rec := range chunk {
+			for _, rec := range r.chunk {
 				if err := yield(rec); err != nil {
 					return err
 				}
@@ -82,25 +107,35 @@ func rowsOf[T any](s *Store, index uint64, bucket string, decode func(key, row [
 	}
 }
 
-// readChunk decodes the rows after a key, adds them to a sum and returns the last
-// key.
-func readChunk[T any](b *bbolt.Bucket, after []byte, got *sum, decode func(key, row []byte) (T, error)) ([]T, []byte, error) {
+// A rowReader reads the rows of a bucket, a chunk at a time.
+type rowReader[T any] struct {
+	decode func(key, row []byte) (T, error)
+	chunk  []T
+	sum    sum    // of the rows so far
+	after  []byte // the last key; nil: none yet
+	done   bool
+}
+
+func (r *rowReader[T]) read(b *bbolt.Bucket) error {
 	c := b.Cursor()
-	var k, row []byte
-	if after == nil {
-		k, row = c.First()
-	} else if k, row = c.Seek(after); bytes.Equal(k, after) {
-		k, row = c.Next()
-	}
-	var chunk []T
-	for ; k != nil && len(chunk) < chunkRows; k, row = c.Next() {
-		rec, err := decode(k, row)
-		if err != nil {
-			return nil, nil, err
+	k, row := c.First()
+	if r.after != nil {
+		if k, row = c.Seek(r.after); bytes.Equal(k, r.after) {
+			k, row = c.Next()
 		}
-		got.add(k, row)
-		chunk = append(chunk, rec)
-		after = append(after[:0], k...)
 	}
-	return chunk, after, nil
+	clear(r.chunk) // it is not the chunk that is to keep the records
+	r.chunk = r.chunk[:0]
+	for bytesRead := 0; k != nil && len(r.chunk) < chunkRows && bytesRead < chunkBytes; k, row = c.Next() {
+		rec, err := r.decode(k, row)
+		if err != nil {
+			return err
+		}
+		r.sum.add(k, row)
+		r.chunk = append(r.chunk, rec)
+		r.after = append(r.after[:0], k...)
+		bytesRead += len(row)
+	}
+	r.done = k == nil
+	return nil
 }

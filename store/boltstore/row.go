@@ -72,9 +72,10 @@ type sum struct {
 	rows   uint64
 	bytes  uint64 // of keys and rows
 	digest uint64 // sum of the rows' hashes; a row's checksum covers its key
+	runs   uint64 // in the rows, where these are blocks of them
 }
 
-const sumSize = 24
+const sumSize = 32
 
 func (s *sum) add(key, row []byte) {
 	s.rows++
@@ -91,7 +92,8 @@ func (s *sum) remove(key, row []byte) {
 func (s *sum) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, s.rows)
 	b = binary.LittleEndian.AppendUint64(b, s.bytes)
-	return binary.LittleEndian.AppendUint64(b, s.digest)
+	b = binary.LittleEndian.AppendUint64(b, s.digest)
+	return binary.LittleEndian.AppendUint64(b, s.runs)
 }
 
 func parseSum(b []byte) sum {
@@ -99,5 +101,6 @@ func parseSum(b []byte) sum {
 		rows:   binary.LittleEndian.Uint64(b),
 		bytes:  binary.LittleEndian.Uint64(b[8:]),
 		digest: binary.LittleEndian.Uint64(b[16:]),
+		runs:   binary.LittleEndian.Uint64(b[24:]),
 	}
 }

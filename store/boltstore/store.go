@@ -112,9 +112,9 @@ func (s *Store) Stats() store.Stats {
 	for path, sum := range s.head.sums {
 		switch parent, _ := split(path); parent {
 		case runsBucket:
-			st.LiveRuns += int64(sum.rows)
+			st.LiveRuns += int64(sum.runs)
 		case historyBucket:
-			st.FinalRuns += int64(sum.rows)
+			st.FinalRuns += int64(sum.runs)
 		case ticksBucket:
 			st.Ticks += int64(sum.rows)
 		case journalBucket:

@@ -25,8 +25,8 @@ func (s *Store) Ticks(schedule uint64, from, to int64) iter.Seq2[*store.Tick, er
 			high := tickKey(schedule+1, math.MinInt64)
 			l.high = high[:]
 		}
-		l.decode = func(path string, key, row []byte) (*store.Tick, bool, error) {
-			t, err := read[store.Tick](pathText(path), key, row)
+		l.decode = func(p *part) (*store.Tick, bool, error) {
+			t, err := read[store.Tick](pathText(p.path), p.k, p.row)
 			return t, err != nil || t.From < to, err
 		}
 		if from < to {

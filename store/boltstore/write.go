@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"maps"
 	"slices"
 
 	"github.com/escapement-go/scheduler/store"
@@ -16,46 +17,54 @@ const (
 	randomFill = 0.5
 )
 
-// runs writes the runs in the order of their keys, live ones to their bucket and
+// runs writes the runs in the order of their IDs, live ones to their bucket and
 // final ones to their segments.
 func (w *writer) runs(f *store.Flush) error {
-	if len(f.Runs) == 0 {
-		return nil
+	changes := make(map[string][]runChange)
+	add := func(path string, c runChange) {
+		list := changes[path]
+		if n := len(list); n > 0 && *list[n-1].id == *c.id { // the later one counts
+			list[n-1] = c
+		} else {
+			changes[path] = append(list, c)
+		}
 	}
-	live, err := w.table(runsBucket, randomFill)
-	if err != nil {
-		return err
-	}
-	var at store.SegmentKey
-	var segment *table
+	paths := segmentPaths{}
 	for _, c := range sortedRuns(f.Runs) {
-		if c.Gone {
-			if err := live.delete(c.ID[:]); err != nil {
-				return err
-			}
+		live := c.Run != nil && !c.Final
+		switch {
+		case live:
+			add(runsBucket, runChange{&c.ID, c.Run})
+		case c.Gone:
+			add(runsBucket, runChange{&c.ID, nil})
 		}
-		if c.Run == nil {
-			continue
+		if c.Run != nil && c.Final {
+			add(paths.of(c.Segment), runChange{&c.ID, c.Run})
 		}
-		to := live
-		if c.Final {
-			if segment == nil || at != c.Segment {
-				if segment, err = w.table(segmentPath(c.Segment), appendFill); err != nil {
-					return err
-				}
-				at = c.Segment
-			}
-			to = segment
-		}
-		row, err := w.rows.encode(c.ID[:], c.Run)
+	}
+	p := &packer{rows: w.rows, specs: make(map[*store.Spec][]byte)}
+	for _, path := range slices.Sorted(maps.Keys(changes)) {
+		t, err := w.table(path, appendFill)
 		if err != nil {
 			return err
 		}
-		if err := to.put(c.ID[:], row); err != nil {
+		if err := p.apply(t, path, changes[path]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// segmentPaths are paths by segment.
+type segmentPaths map[store.SegmentKey]string
+
+func (p segmentPaths) of(k store.SegmentKey) string {
+	path, known := p[k]
+	if !known {
+		path = segmentPath(k)
+		p[k] = path
+	}
+	return path
 }
 
 // sortedRuns returns the changes in the order of IDs, those of one ID as they

@@ -47,6 +47,7 @@ func Test(t *testing.T, place func(tb testing.TB) Place) {
 		{"a final run leaves the live rows", testFinalMoves},
 		{"a run taken up again is live beside its older row", testRevival},
 		{"of several parts the newest row counts", testParts},
+		{"many runs come and go in any order", testCrowd},
 		{"a dropped segment is gone with all its rows", testDrop},
 		{"a dropped segment can be filled again in the same flush", testDropAndRefill},
 		{"final runs are listed by the time in their ID", testFinalRuns},
