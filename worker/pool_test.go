@@ -328,3 +328,36 @@ func TestPool_in_a_storm(t *testing.T) {
 		}
 	}
 }
+
+// A session says what the pool holds when it comes back: what runs, what waits, and what has ended but is not acked.
+func TestPool_Held(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, 1, handlers{"quick": ok, "slow": sleep(time.Minute)})
+		r.setCut(true)
+		ended := r.assign("quick")
+		synctest.Wait()
+		running := r.assign("slow")
+		waiting := r.grant("quick", time.Hour)
+		r.Assign([]worker.Assignment{waiting})
+		synctest.Wait()
+		held := make(map[worker.Lease]bool)
+		for _, l := range r.Held() {
+			held[l] = true
+		}
+		for _, a := range []worker.Assignment{ended, running, waiting} {
+			if !held[worker.Lease{Run: a.Run.ID, Fence: a.Fence}] {
+				t.Errorf("fence %d is not among the held: %v", a.Fence, held)
+			}
+		}
+		if len(held) != 3 {
+			t.Errorf("held: got %d, want 3", len(held))
+		}
+		r.setCut(false)
+		r.Cancel(waiting.Run.ID, waiting.Fence, worker.ErrLeaseLost)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if got := r.Held(); len(got) != 0 {
+			t.Errorf("held: got %v, want none", got)
+		}
+	})
+}

@@ -59,6 +59,24 @@ func (p *Pool) Find(run store.RunID) (found Running, ok bool) {
 	return found, ok
 }
 
+// A Lease is the right to execute one attempt.
+type Lease struct {
+	Run   store.RunID
+	Fence uint64
+}
+
+// Held returns the leases of all that the pool has been assigned and that is not over yet, in no order: attempts that
+// wait or run, and ended ones whose reports are not acked. It is O(held).
+func (p *Pool) Held() []Lease {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := make([]Lease, 0, len(p.live))
+	for k := range p.live {
+		held = append(held, Lease{k.run, k.fence})
+	}
+	return held
+}
+
 // snapshotLocked is called with pool.mu held.
 func (x *Execution) snapshotLocked() Running {
 	r := Running{
