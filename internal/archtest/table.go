@@ -55,6 +55,7 @@ var Escapement = Table{
 		{Path: "cluster/seglog"},
 		{Path: "worker", May: []string{"store", "internal/precise", "internal/telemetry"}},
 		{Path: "internal/dispatch", May: []string{"store", "engine", "internal/precise", "internal/telemetry"}},
+		{Path: "internal/session", May: []string{"store", "worker", "internal/dispatch"}},
 
 		// Small tools that the rooms share.
 		{Path: "internal/boltfile"},
