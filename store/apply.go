@@ -215,12 +215,7 @@ func (s *State) applyPrune(p *Prune) Result {
 			s.dirty.Schedules[id] = nil
 		}
 	}
-	for key, u := range s.uniques { // order is not seen: each is judged alone
-		if u.Until <= s.meta.Elapsed && s.runs[u.Holder] == nil {
-			delete(s.uniques, key)
-			s.dirty.Uniques[key] = nil
-		}
-	}
+	s.freeUniques()
 	if len(p.Segments) > 0 {
 		s.emit(Event{Kind: EventPruned})
 	}

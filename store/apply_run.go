@@ -115,34 +115,6 @@ func (s *State) enqueue(n *NewRun, spec *Spec) {
 	s.emit(Event{Kind: EventEnqueued, Run: r})
 }
 
-// holdUnique gives r, not yet published, its unique key.
-func (s *State) holdUnique(r *Run) {
-	key := uniqueKey(r.Spec.Task, r.More.Unique)
-	if r.Spec.UniqueFor > 0 && r.More.UniqueUntil == 0 {
-		r.More.UniqueUntil = s.in(r.Spec.UniqueFor)
-	}
-	if old := s.uniques[key]; old != nil {
-		s.dirty.Uniques[key] = nil // a row of an earlier holder, if there was one
-	}
-	s.uniques[key] = &Unique{Key: key, Holder: r.ID, Until: r.More.UniqueUntil}
-}
-
-// releaseUnique frees the key of a run that ends, unless it is to be held on.
-func (s *State) releaseUnique(r *Run) {
-	if r.More == nil || r.More.Unique == "" {
-		return
-	}
-	key := uniqueKey(r.Spec.Task, r.More.Unique)
-	if u := s.uniques[key]; u == nil || u.Holder != r.ID {
-		return
-	}
-	if r.More.UniqueUntil > s.meta.Elapsed {
-		s.dirty.Uniques[key] = s.uniques[key]
-		return
-	}
-	delete(s.uniques, key)
-}
-
 // finish ends the live run r as n, whose state is final.
 func (s *State) finish(r, n *Run, outcome Outcome) {
 	n.Finished = s.meta.Wall

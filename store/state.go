@@ -23,6 +23,7 @@ type State struct {
 	queues    map[string]*queueState
 	sessions  map[uint64]*session
 	uniques   map[string]*Unique
+	held      lapses
 	tasks     map[string]struct{}
 	segments  map[SegmentKey]*Segment
 	parts     map[segmentTime]uint32 // the part that is being filled
@@ -106,7 +107,7 @@ func (s *State) Load(img *Image) error {
 			return nil
 		}),
 		img.Sessions(func(rec *Session) error { s.sessions[rec.ID] = newSession(rec); return nil }),
-		img.Uniques(func(u *Unique) error { s.uniques[u.Key] = u; return nil }),
+		img.Uniques(func(u *Unique) error { s.uniques[u.Key] = u; s.holdOn(u); return nil }),
 		img.Tasks(func(name string) error { s.tasks[name] = struct{}{}; return nil }),
 		img.Segments(func(seg *Segment) error {
 			s.segments[seg.Key()] = seg
@@ -354,26 +355,3 @@ func (s *State) Segments() []Segment {
 	})
 	return all
 }
-
-// UniqueHolder returns the run that holds a task's unique key at the given
-// elapsed time.
-func (s *State) UniqueHolder(task, key string, elapsed int64) (RunID, bool) {
-	u := s.uniques[uniqueKey(task, key)]
-	if u == nil || (s.runs[u.Holder] == nil && u.Until <= elapsed) {
-		return RunID{}, false
-	}
-	return u.Holder, true
-}
-
-// UniquesOver reports whether any unique key is held past its time, so that a
-// prune would free it. Cost: O(held keys).
-func (s *State) UniquesOver() bool {
-	for _, u := range s.uniques {
-		if u.Until <= s.meta.Elapsed && s.runs[u.Holder] == nil {
-			return true
-		}
-	}
-	return false
-}
-
-func uniqueKey(task, key string) string { return task + "\x00" + key }
