@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -28,10 +27,7 @@ func (s *Scheduler) mintRunID() RunID {
 		if !s.minted.CompareAndSwap(last, next) {
 			continue
 		}
-		var entropy [10]byte
-		binary.BigEndian.PutUint16(entropy[:], uint16(next%perMilli))
-		binary.NativeEndian.PutUint64(entropy[2:], rand.Uint64())
-		return store.NewRunID(time.UnixMilli(int64(next/perMilli)), entropy)
+		return store.NewRunID(time.UnixMilli(int64(next/perMilli)), store.Entropy(uint16(next%perMilli), rand.Uint64()))
 	}
 }
 

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -229,10 +228,7 @@ type RunID = store.RunID
 // NewRunID makes an ID for [WithID], of the present time. The IDs of one process
 // need not ascend within a millisecond.
 func NewRunID() RunID {
-	var entropy [10]byte
-	binary.NativeEndian.PutUint64(entropy[:], rand.Uint64())
-	binary.NativeEndian.PutUint16(entropy[8:], uint16(rand.Uint32()))
-	return store.NewRunID(time.Now(), entropy)
+	return store.NewRunID(time.Now(), store.Entropy(uint16(rand.Uint32()), rand.Uint64()))
 }
 
 // ParseRunID parses the canonical text form of a run's ID.

@@ -31,6 +31,14 @@ func NewRunID(t time.Time, entropy [10]byte) RunID {
 	return id
 }
 
+// Entropy makes the entropy of an ID of random bits: first is what orders the IDs of
+// a millisecond, of which 12 bits are kept.
+func Entropy(first uint16, rest uint64) (e [10]byte) {
+	binary.BigEndian.PutUint16(e[:], first)
+	binary.BigEndian.PutUint64(e[2:], rest)
+	return e
+}
+
 // ParseRunID parses the canonical 36-character text form.
 // Errors: [ErrBadRunID].
 func ParseRunID(s string) (RunID, error) {

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"encoding/binary"
 	"slices"
 	"time"
 
@@ -196,10 +195,8 @@ func nextUndecided(rule Rule, sc *store.Schedule, t int64) int64 {
 
 // mint makes the ID of a tick's run: its time is the nominal one.
 func (p *preparation) mint(nominal int64) store.RunID {
-	var entropy [10]byte
-	binary.BigEndian.PutUint64(entropy[:], p.d.cfg.Random())
-	binary.BigEndian.PutUint16(entropy[8:], uint16(p.d.cfg.Random()))
-	return store.NewRunID(time.Unix(0, max(nominal, 0)), entropy)
+	random := p.d.cfg.Random
+	return store.NewRunID(time.Unix(0, max(nominal, 0)), store.Entropy(uint16(random()), random()))
 }
 
 // stepBack is how far the wall clock must fall behind the elapsed one to count
