@@ -98,16 +98,32 @@ func (b *batcher) lead(r *raft.Raft) {
 // What is in flight goes on to its fate.
 func (b *batcher) refuse(err error) {
 	b.mu.Lock()
-	queue := b.queue
-	b.queue, b.queued = nil, 0
+	waiting := append(b.reports.empty(), b.adding.empty()...)
 	b.raft, b.refusal, b.nudged = nil, err, false
-	for _, w := range queue {
-		w.queued = false
-	}
 	b.mu.Unlock()
-	for _, w := range queue {
+	for _, w := range waiting {
 		w.done <- outcome{err: err}
 	}
+}
+
+// refuseHeld gives err to the calls that are held back.
+func (b *batcher) refuseHeld(err error) {
+	b.mu.Lock()
+	held := b.adding.empty()
+	b.mu.Unlock()
+	for _, w := range held {
+		w.done <- outcome{err: err}
+	}
+}
+
+// empty takes all calls out of the lane.
+func (l *lane) empty() []*waiter {
+	waiters := l.waiters
+	*l = lane{}
+	for _, w := range waiters {
+		w.queued = false
+	}
+	return waiters
 }
 
 // idle returns a channel that is closed once nothing is in flight. The batcher

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,9 @@ import (
 // reach raft in the order they were stamped in, and an entry is formed as late as
 // raft can take it.
 //
+// While Storage lags, calls that bring in work stay where they wait, and entries are
+// formed of the others.
+//
 // An entry's callers are answered by the apply goroutine itself; the sender
 // answers only those of an entry that failed.
 type batcher struct {
@@ -29,8 +33,8 @@ type batcher struct {
 	quit chan struct{} // closed: the senders end
 
 	mu       sync.Mutex // guards all below
-	queue    []*waiter
-	queued   int        // bytes
+	adding   lane       // calls that bring in work
+	reports  lane       // the others, which are never held back
 	nudged   bool       // an entry is wanted though nobody waits
 	raft     *raft.Raft // nil while the node does not lead
 	refusal  error      // what callers get while raft is nil
@@ -42,8 +46,14 @@ type batcher struct {
 	pool    sync.Pool    // of *waiter
 }
 
-// maxWaitingBytes bounds the calls that wait for an entry by their size, so that
-// a hanging disk cannot fill the memory.
+// lane is calls in wait for an entry.
+type lane struct {
+	waiters []*waiter
+	bytes   int
+}
+
+// maxWaitingBytes bounds the calls of a lane by their size, so that a hanging disk
+// cannot fill the memory.
 const maxWaitingBytes = 64 << 20
 
 // waiter is one call in wait for its results.
@@ -51,6 +61,7 @@ type waiter struct {
 	cmds   []store.Command
 	one    [1]store.Command // backs cmds of a single command
 	size   int
+	adds   bool
 	queued bool // guarded by batcher.mu
 	done   chan outcome
 }
@@ -111,24 +122,20 @@ func (b *batcher) release(w *waiter) {
 	b.pool.Put(w)
 }
 
-// adds reports whether the call brings in work. What a worker reports does not: it
-// takes work off, and holding it up would keep the rows waiting for longer.
-func (w *waiter) adds() bool {
+// measure sets size, and whether the call brings in work. What a worker reports does
+// not: it takes work off, and holding it up would keep the rows waiting for longer.
+func (w *waiter) measure() {
+	w.size, w.adds = 0, false
 	for i := range w.cmds {
-		if w.cmds[i].Kind != store.KindComplete {
-			return true
-		}
+		w.size += w.cmds[i].Msgsize()
+		w.adds = w.adds || w.cmds[i].Kind != store.KindComplete
 	}
-	return false
 }
 
 // enqueue admits a call. Errors: [ErrTooLarge], [ErrOverloaded], [ErrStorage],
 // [ErrNotLeader], [ErrParked], [ErrClosed].
 func (b *batcher) enqueue(w *waiter) error {
-	w.size = 0
-	for i := range w.cmds {
-		w.size += w.cmds[i].Msgsize()
-	}
+	w.measure()
 	if w.size > MaxEntryBytes { // at most so much: the bound counts the longest form of each number
 		data, err := store.EncodeBatch(nil, &store.Batch{Commands: w.cmds})
 		if err != nil {
@@ -138,27 +145,35 @@ func (b *batcher) enqueue(w *waiter) error {
 			return &TooLargeError{w.size, MaxEntryBytes}
 		}
 	}
-	if err := b.node.flusher.refuse(w.adds()); err != nil {
+	if err := b.node.flusher.refuse(); err != nil {
 		return err
 	}
 	b.mu.Lock()
+	l := b.lane(w)
 	switch {
 	case b.raft == nil:
 		defer b.mu.Unlock()
 		return b.refusal
-	case len(b.queue) >= b.node.cfg.MaxWaiting || b.queued > maxWaitingBytes:
+	case len(l.waiters) >= b.node.cfg.MaxWaiting || l.bytes > maxWaitingBytes:
 		defer b.mu.Unlock()
-		return &OverloadedError{"calls wait for the log", b.delayLocked()}
+		return b.overloadedLocked(w)
 	}
-	b.queue = append(b.queue, w)
-	b.queued += w.size
+	l.waiters = append(l.waiters, w)
+	l.bytes += w.size
 	w.queued = true
-	first := len(b.queue) == 1
+	first := len(l.waiters) == 1
 	b.mu.Unlock()
 	if first {
 		b.poke()
 	}
 	return nil
+}
+
+func (b *batcher) lane(w *waiter) *lane {
+	if w.adds {
+		return &b.adding
+	}
+	return &b.reports
 }
 
 func (b *batcher) poke() {
@@ -179,10 +194,14 @@ func (b *batcher) nudge() {
 	}
 }
 
-// delayLocked is about when what waits now will have been sent.
-func (b *batcher) delayLocked() time.Duration {
-	entries := int64(b.queued/b.node.cfg.MaxBatchBytes + 1)
-	return min(max(time.Duration(entries*b.pace.Load()), 10*time.Millisecond), 5*time.Second)
+// overloadedLocked says why w finds no place, and about when it will.
+func (b *batcher) overloadedLocked(w *waiter) error {
+	entries := int64(b.lane(w).bytes/b.node.cfg.MaxBatchBytes + 1)
+	delay := min(max(time.Duration(entries*b.pace.Load()), 10*time.Millisecond), 5*time.Second)
+	if w.adds && b.node.flusher.full() {
+		return &OverloadedError{"calls wait for storage", max(delay, flushInterval)}
+	}
+	return &OverloadedError{"calls wait for the log", delay}
 }
 
 // withdraw takes back a call that is not in an entry yet.
@@ -192,13 +211,10 @@ func (b *batcher) withdraw(w *waiter) bool {
 	if !w.queued {
 		return false
 	}
-	for i := range b.queue {
-		if b.queue[i] == w {
-			b.queue = append(b.queue[:i], b.queue[i+1:]...)
-			break
-		}
-	}
-	b.queued -= w.size
+	l := b.lane(w)
+	at := slices.Index(l.waiters, w)
+	l.waiters = slices.Delete(l.waiters, at, at+1)
+	l.bytes -= w.size
 	w.queued = false
 	return true
 }
@@ -231,7 +247,7 @@ func (b *batcher) run() {
 func (b *batcher) form() (*batch, *raft.Raft) {
 	for {
 		b.mu.Lock()
-		if b.raft != nil && (len(b.queue) > 0 || b.nudged) {
+		if b.raft != nil && b.wantedLocked() {
 			bt := b.takeLocked()
 			r := b.raft
 			b.mu.Unlock()
@@ -246,27 +262,47 @@ func (b *batcher) form() (*batch, *raft.Raft) {
 	}
 }
 
+// wantedLocked reports whether there is something for an entry.
+func (b *batcher) wantedLocked() bool {
+	return b.nudged || len(b.reports.waiters) > 0 || len(b.adding.waiters) > 0 && !b.node.flusher.full()
+}
+
 func (b *batcher) takeLocked() *batch {
-	n, size, commands := 0, 0, 0
-	for _, w := range b.queue {
-		if n > 0 && size+w.size > b.node.cfg.MaxBatchBytes {
-			break
-		}
-		size += w.size
-		commands += len(w.cmds)
-		n++
-	}
 	b.nudged = false
-	bt := &batch{began: time.Now(), waiters: b.queue[:n:n]}
-	b.queue = b.queue[n:]
+	bt := &batch{began: time.Now()}
+	left := b.reports.move(bt, b.node.cfg.MaxBatchBytes)
+	if !b.node.flusher.full() {
+		b.adding.move(bt, left)
+	}
+	commands := 0
+	for _, w := range bt.waiters {
+		commands += len(w.cmds)
+	}
 	bt.body.Commands = make([]store.Command, 0, commands)
 	for _, w := range bt.waiters {
 		w.queued = false
 		bt.body.Commands = append(bt.body.Commands, w.cmds...)
 	}
-	b.queued -= size
 	b.inflight = append(b.inflight, bt)
 	return bt
+}
+
+// move moves calls of about so many bytes to an entry, at least one to an empty
+// one. It returns how many bytes are left.
+func (l *lane) move(bt *batch, room int) (left int) {
+	n := 0
+	for _, w := range l.waiters {
+		if w.size > room && (n > 0 || len(bt.waiters) > 0) {
+			break
+		}
+		room -= w.size
+		l.bytes -= w.size
+		n++
+	}
+	bt.waiters = append(bt.waiters, l.waiters[:n]...)
+	clear(l.waiters[:n])
+	l.waiters = l.waiters[n:]
+	return room
 }
 
 // send stamps, completes, encodes and hands over an entry; the turn is held. An

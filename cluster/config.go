@@ -63,7 +63,7 @@ const (
 	DefaultDepth         = 2
 	DefaultTrailingBytes = 256 << 20
 	DefaultMaxWaiting    = 16 << 10
-	DefaultMaxUnflushed  = 1 << 20
+	DefaultMaxUnflushed  = 1 << 18
 
 	// MaxEntryBytes bounds one log entry, and so one command or one call of
 	// [Node.ProposeMany].
@@ -96,12 +96,13 @@ type Setup struct {
 	// Depth is how many entries may be in flight: 1 to 4, default 2.
 	Depth int
 
-	// MaxWaiting bounds the calls that wait for an entry of their own (16,384);
+	// MaxWaiting bounds the calls that wait to be taken into an entry (16,384);
 	// further ones get ErrOverloaded.
 	MaxWaiting int
 
-	// MaxUnflushed bounds the rows that are not yet in Storage (1,048,576);
-	// beyond it calls get ErrOverloaded.
+	// MaxUnflushed bounds the rows that are not yet in Storage (262,144), and with
+	// them the memory that finished runs take: while so many wait, calls that
+	// bring in work wait too, as long as their contexts last.
 	MaxUnflushed int
 
 	// TrailingBytes is about how much of the log is kept behind what Storage has

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"sync"
@@ -79,40 +80,96 @@ func TestNode_failing_storage_refuses_calls_until_it_works_again(t *testing.T) {
 	}
 }
 
-func TestNode_refuses_calls_when_storage_lags(t *testing.T) {
+func TestNode_holds_back_calls_while_storage_lags(t *testing.T) {
 	s := newFaultyStorage()
-	n := open(t, cluster.Setup{Storage: s, MaxUnflushed: 50})
-	session(t, n)
-	if err := n.Flush(deadline(t)); err != nil {
-		t.Fatal(err)
-	}
-	release := make(chan struct{})
-	s.onCommit(func(_ *store.Flush, commit func() error) error {
-		<-release
-		return commit()
+	bubble(t, cluster.Setup{Storage: s, MaxUnflushed: 50, MaxWaiting: 3}, func(t *testing.T, n *cluster.Node) {
+		t.Helper()
+		if err := n.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		release := make(chan struct{})
+		s.onCommit(func(_ *store.Flush, commit func() error) error {
+			<-release
+			return commit()
+		})
+		for i := 0; n.Status().Unflushed < 50; i++ {
+			if _, err := n.Propose(t.Context(), enqueue(i, 10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		answers := make(chan error, 2)
+		for i := range 2 {
+			go func() {
+				_, err := n.Propose(t.Context(), enqueue(100+i, 10))
+				answers <- err
+			}()
+		}
+		time.Sleep(time.Hour)
+		if got := n.Status().Waiting; got != 2 {
+			t.Fatalf("%d calls wait, want 2", got)
+		}
+
+		report := store.Command{Kind: store.KindComplete, Complete: &store.Complete{Session: 1}}
+		if _, err := n.Propose(t.Context(), report); err != nil {
+			t.Errorf("a worker's report: got %v, want that it is taken", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := n.Propose(ctx, enqueue(200, 10)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, cluster.ErrOutcomeUnknown) {
+			t.Errorf("a call with a deadline: got %v, want %v alone", err, context.DeadlineExceeded)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		go func() { _, _ = n.Propose(ctx, enqueue(300, 10)) }()
+		synctest.Wait()
+		var over *cluster.OverloadedError
+		_, err := n.Propose(t.Context(), enqueue(400, 10))
+		if !errors.As(err, &over) || !errors.Is(err, cluster.ErrOverloaded) || over.RetryAfter <= 0 {
+			t.Errorf("one more than may wait: got %v, want %v with a time to retry after", err, cluster.ErrOverloaded)
+		}
+		cancel()
+
+		close(release)
+		for range 2 {
+			if err := <-answers; err != nil {
+				t.Errorf("a call that was held back: %v", err)
+			}
+		}
 	})
-	var err error
-	for i := 0; err == nil; i++ {
-		if i > 50 {
-			t.Fatal("51 rows were taken")
+}
+
+func TestNode_refuses_calls_that_are_held_back_when_storage_fails(t *testing.T) {
+	s := newFaultyStorage()
+	bubble(t, cluster.Setup{Storage: s, MaxUnflushed: 10}, func(t *testing.T, n *cluster.Node) {
+		t.Helper()
+		if err := n.Flush(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		_, err = n.Propose(t.Context(), enqueue(i, 10))
-	}
-	var over *cluster.OverloadedError
-	if !errors.As(err, &over) || !errors.Is(err, cluster.ErrOverloaded) || over.RetryAfter <= 0 {
-		t.Errorf("propose: got %v, want %v with a time to retry after", err, cluster.ErrOverloaded)
-	}
-	report := store.Command{Kind: store.KindComplete, Complete: &store.Complete{Session: 1}}
-	if _, err := n.Propose(t.Context(), report); err != nil {
-		t.Errorf("a worker's report: got %v, want that it is taken", err)
-	}
-	close(release)
-	for {
-		if _, err := n.Propose(t.Context(), enqueue(1000, 10)); err == nil {
-			break
+		fail := make(chan struct{})
+		s.onCommit(func(*store.Flush, func() error) error {
+			<-fail
+			return errFull
+		})
+		for i := 0; n.Status().Unflushed < 10; i++ {
+			if _, err := n.Propose(t.Context(), enqueue(i, 10)); err != nil {
+				t.Fatal(err)
+			}
 		}
-		<-tick()
-	}
+		answer := make(chan error)
+		go func() {
+			_, err := n.Propose(t.Context(), enqueue(100, 10))
+			answer <- err
+		}()
+		synctest.Wait()
+		close(fail)
+		if err := <-answer; !errors.Is(err, cluster.ErrStorage) {
+			t.Errorf("a call that was held back: got %v, want %v", err, cluster.ErrStorage)
+		}
+		s.commit.Store(nil)
+		time.Sleep(10 * time.Second)
+		if _, err := n.Propose(t.Context(), enqueue(100, 10)); err != nil {
+			t.Errorf("once storage works: %v", err)
+		}
+	})
 }
 
 // bubble runs a test of a node in virtual time.

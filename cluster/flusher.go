@@ -16,9 +16,9 @@ import (
 const (
 	flushInterval = time.Second           // after the first change, if nothing else hurries it
 	flushPause    = 50 * time.Millisecond // between two flushes, at least
-	flushRows     = 100_000               // so many rows hurry it
+	flushRows     = 100_000               // so many rows hurry it, or half of MaxUnflushed
 	flushDuty     = 2                     // pauses this many times as long as a flush took,
-	flushLag      = 2 * flushRows         // unless more rows than this wait already
+	flushLag      = 2 * flushRows         // unless so many rows wait, or ¾ of MaxUnflushed
 	flushBackoff  = 5 * time.Second       // between two tries of a failing flush, at most
 )
 
@@ -27,18 +27,20 @@ const (
 // over, not while they are written. It also truncates the log, which only what
 // Storage has makes superfluous.
 //
+// While MaxUnflushed rows wait for it the batcher holds back calls that bring in
+// work, so that memory has a bound and intake the pace of Storage.
+//
 // A flush that fails is tried again, the same one, until it succeeds; meanwhile
 // calls are refused and the log goes on.
 type flusher struct {
 	node *Node
 
-	wake   chan struct{}            // 1: changed has news for run
-	quit   chan struct{}            // closed: run ends
-	dirty  atomic.Bool              // something changed since the last flush began
-	urgent atomic.Bool              // and so much that it hurries
-	rows   atomic.Int64             // not yet flushed
-	at     atomic.Pointer[position] // of Storage; not nil
-	fault  atomic.Pointer[StorageError]
+	wake  chan struct{}            // 1: changed has news for run
+	quit  chan struct{}            // closed: run ends
+	dirty atomic.Bool              // something changed since the last flush began
+	rows  atomic.Int64             // not yet flushed
+	at    atomic.Pointer[position] // of Storage; not nil
+	fault atomic.Pointer[StorageError]
 
 	// busy is a lock on all below that is held across a Commit. It is no mutex,
 	// because waiting for one does not count as idle in virtual time.
@@ -47,8 +49,8 @@ type flusher struct {
 	config   []byte // as of pending
 	size     int    // rows of pending
 	took     time.Duration
+	ended    time.Time // when the last commit did
 	failures int
-	earliest time.Time // of the next flush
 
 	copying sync.RWMutex // held to read while Storage is copied out, to write while it is replaced
 }
@@ -70,12 +72,18 @@ func (f *flusher) unlock() { <-f.busy }
 
 // changed tells that the state changed and how many rows are not flushed.
 func (f *flusher) changed(rows int) {
-	f.rows.Store(int64(rows))
+	before := int(f.rows.Swap(int64(rows)))
 	first := !f.dirty.Swap(true)
-	hurry := rows >= flushRows && !f.urgent.Swap(true)
-	if first || hurry {
+	hurry, lag := f.limits()
+	if first || before < hurry && rows >= hurry || before < lag && rows >= lag {
 		f.poke()
 	}
+}
+
+// limits returns how many rows hurry a flush, and how many do away with its pause.
+func (f *flusher) limits() (hurry, lag int) {
+	bound := f.node.cfg.MaxUnflushed
+	return min(flushRows, bound/2), min(flushLag, bound/4*3)
 }
 
 func (f *flusher) poke() {
@@ -85,17 +93,17 @@ func (f *flusher) poke() {
 	}
 }
 
-// refuse returns why a call may not be taken in, or nil; adds tells whether it
-// brings in work.
-func (f *flusher) refuse(adds bool) error {
+// refuse returns why no call may be taken in, or nil.
+func (f *flusher) refuse() error {
 	if fault := f.fault.Load(); fault != nil {
 		return fault
 	}
-	if adds && f.rows.Load() > int64(f.node.cfg.MaxUnflushed) {
-		return &OverloadedError{"rows wait for storage", flushInterval}
-	}
 	return nil
 }
+
+// full reports whether calls that bring in work are to wait. When that ends the
+// batcher is told.
+func (f *flusher) full() bool { return f.rows.Load() >= int64(f.node.cfg.MaxUnflushed) }
 
 // run flushes as changes come. It ends when quit is closed; without changes it
 // sleeps.
@@ -118,12 +126,20 @@ func (f *flusher) run() {
 func (f *flusher) due() time.Time {
 	f.lock()
 	defer f.unlock()
-	due := time.Now()
-	if !f.urgent.Load() && f.failures == 0 {
+	if f.failures > 0 {
+		return f.ended.Add(min(flushPause<<min(f.failures, 10), flushBackoff))
+	}
+	rows := int(f.rows.Load())
+	hurry, lag := f.limits()
+	due, rest := time.Now(), flushPause
+	if rows < hurry {
 		due = due.Add(flushInterval)
 	}
-	if f.earliest.After(due) {
-		return f.earliest
+	if rows < lag {
+		rest = max(rest, flushDuty*f.took)
+	}
+	if earliest := f.ended.Add(rest); earliest.After(due) {
+		return earliest
 	}
 	return due
 }
@@ -152,7 +168,6 @@ func (f *flusher) takeLocked() {
 		return
 	}
 	f.dirty.Store(false)
-	f.urgent.Store(false)
 	f.node.mu.Lock()
 	defer f.node.mu.Unlock()
 	f.size = f.node.state.Unflushed()
@@ -163,7 +178,8 @@ func (f *flusher) takeLocked() {
 func (f *flusher) commitLocked() error {
 	began := time.Now()
 	err := f.node.cfg.Storage.Commit(f.pending, f.config)
-	f.took = time.Since(began)
+	f.ended = time.Now()
+	f.took = f.ended.Sub(began)
 	if seen := f.node.cfg.Observe.Flush; seen != nil {
 		seen(f.size, f.took, err)
 	}
@@ -181,21 +197,17 @@ func (f *flusher) commitLocked() error {
 	f.rows.Store(int64(f.node.state.Unflushed()))
 	f.node.mu.Unlock()
 	f.pending = nil
-	rest := flushPause
-	if f.rows.Load() < flushLag {
-		rest = max(rest, flushDuty*f.took)
-	}
-	f.earliest = time.Now().Add(rest)
+	f.node.batcher.poke() // there is room for calls that were held back
 	return nil
 }
 
 func (f *flusher) failedLocked(err error) {
 	f.failures++
-	wait := min(flushPause<<min(f.failures, 10), flushBackoff)
-	f.earliest = time.Now().Add(wait)
-	if f.fault.Swap(&StorageError{fmt.Errorf("flush: %w", err)}) == nil {
+	fault := &StorageError{fmt.Errorf("flush: %w", err)}
+	if f.fault.Swap(fault) == nil {
 		f.node.log.Error("storage fails, calls are refused until it works again", keyError, err)
 	}
+	f.node.batcher.refuseHeld(fault)
 }
 
 // position returns where Storage is. It does not wait for a Commit.
@@ -238,6 +250,7 @@ func (f *flusher) replace(r io.Reader) error {
 	f.pending, f.config = nil, nil
 	f.at.Store(&position{state.Meta().Index, state.Meta().Term, config})
 	f.rows.Store(0)
+	n.batcher.poke()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.state, n.configuration = state, config

@@ -51,7 +51,8 @@ func (n *Node) Status() Status {
 		Unflushed: int(n.flusher.rows.Load()), Parked: n.parkedBy(),
 	}
 	n.batcher.mu.Lock()
-	s.Waiting, s.InFlight = len(n.batcher.queue), len(n.batcher.inflight)
+	s.Waiting = len(n.batcher.adding.waiters) + len(n.batcher.reports.waiters)
+	s.InFlight = len(n.batcher.inflight)
 	refusal := n.batcher.refusal
 	n.batcher.mu.Unlock()
 	if fault, ok := refusal.(*StorageError); ok { //nolint:errorlint // it is stored unwrapped
