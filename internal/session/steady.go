@@ -38,8 +38,8 @@ func (a *ahead) learn(written, now int64) {
 	*a = ahead{least, now, true}
 }
 
-// at returns what is known as of now.
-func (a *ahead) at(now int64) int64 { return a.least - (now-a.as)/maxDrift }
+// at returns what is known as of now. What is lost to drift is rounded up.
+func (a *ahead) at(now int64) int64 { return a.least - (now-a.as+maxDrift-1)/maxDrift }
 
 // until returns how long from now it is until the leader's clock has surely reached due.
 func (a *ahead) until(due, now int64) time.Duration { return time.Duration(due - a.at(now) - now) }
