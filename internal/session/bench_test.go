@@ -16,7 +16,6 @@ import (
 
 // pair is a pool that is attached to a dispatcher that does nothing by itself, over TCP of this machine.
 type pair struct {
-	pool     *worker.Pool
 	attached chan dispatch.Worker
 }
 
@@ -57,7 +56,9 @@ func newPair(b *testing.B, started func(run *store.Run), reported func(n int)) d
 	}
 	client := session.NewClient(session.ClientConfig{
 		Pool: pool, Session: func() uint64 { return 1 }, Slots: 64,
-		Dial: func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", lis.Addr().String()) },
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", lis.Addr().String())
+		},
 	})
 	var own sync.WaitGroup
 	own.Go(func() { _ = pool.Run(ctx) })

@@ -142,7 +142,7 @@ func (c *Client) try(ctx context.Context) (attached bool, err error) {
 	if err = k.attach(); err == nil {
 		attached = true
 		own.Go(func() { fail(k.write(ctx)) }) // ends with ctx, or with the connection
-		err = k.read()
+		err = k.read()                        //nolint:contextcheck // what it assigns runs under the pool's context
 	}
 	fail(err)
 	own.Wait() // a later connection says what the pool holds, so this one must have nothing left to give it

@@ -94,11 +94,11 @@ func TestFrame_OverTheLimit(t *testing.T) {
 	}
 }
 
-func encoded(t testing.TB, f frame) []byte {
-	t.Helper()
+func encoded(tb testing.TB, f frame) []byte {
+	tb.Helper()
 	data, err := appendFrame(nil, f)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return data
 }

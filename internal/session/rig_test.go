@@ -34,7 +34,7 @@ const (
 // the leader through a stream. Entries of the log are applied as soon as they are prepared.
 type rig struct {
 	t       *testing.T
-	ctx     context.Context //nolint:containedctx // of all that runs
+	ctx     context.Context // of all that runs
 	session uint64
 	pool    *worker.Pool
 	client  *session.Client
@@ -73,7 +73,7 @@ type leader struct {
 	server *session.Server
 	term   atomic.Uint64
 	kick   chan struct{}
-	ctx    context.Context //nolint:containedctx // ends with the leadership
+	ctx    context.Context // ends with the leadership
 	stop   context.CancelFunc
 	own    sync.WaitGroup
 }

@@ -119,11 +119,12 @@ func (s *Server) converse(ctx context.Context, l *link, own *sync.WaitGroup) err
 		}
 		switch f := f.(type) {
 		case *ping:
+			answer := &pong{Sent: f.Sent, SentWall: f.Wall, Got: s.clock.now(), GotWall: s.cfg.Now().UnixNano()}
 			if why := s.standing(l); why != 0 {
 				l.push(message{frame: &refused{why}})
 				continue // until it is written, which ends the connection
 			}
-			l.push(message{frame: &pong{Sent: f.Sent, SentWall: f.Wall, Got: s.clock.now(), GotWall: s.cfg.Now().UnixNano()}})
+			l.push(message{frame: answer})
 		case *capacity:
 			s.ifCurrent(l, func() { s.cfg.Dispatcher.SetCapacity(l.session, f.Capacity, f.Reserved) })
 		case *retire:

@@ -82,6 +82,7 @@ type desk struct {
 	d      fakeDispatcher
 	st     *store.State
 	term   uint64
+	busy   time.Duration // for how long the state's lock is held by others
 	settle func(context.Context) error
 }
 
@@ -97,7 +98,10 @@ func newDesk(t *testing.T) *desk {
 		}
 	}
 	k.Server = NewServer(ServerConfig{
-		Dispatcher: &k.d, Term: func() uint64 { return k.term }, View: func(look func(*store.State)) { look(k.st) },
+		Dispatcher: &k.d, Term: func() uint64 { return k.term }, View: func(look func(*store.State)) {
+			time.Sleep(k.busy)
+			look(k.st)
+		},
 		Settle: func(ctx context.Context) error { return k.settle(ctx) },
 	})
 	return k
@@ -245,6 +249,24 @@ func TestServer_Refuses(t *testing.T) {
 			p.wantEnd(t, ErrRefused)
 			k.d.want(t, "attach 1 [] 0", "capacity 1 0 0", "detach 1")
 		})
+	})
+}
+
+// The state's lock does not count as a way of the network.
+func TestServer_BusyState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newDesk(t)
+		p := k.connect(t)
+		p.send(t, &attach{Session: 1})
+		receive[*attached](t, p)
+		synctest.Wait()
+		k.busy = 100 * time.Millisecond
+		got, wall := k.clock.now(), time.Now().UnixNano()
+		p.send(t, new(ping))
+		pong := receive[*pong](t, p)
+		if pong.Got != got || pong.GotWall != wall || pong.At != got+int64(k.busy) {
+			t.Fatalf("got %+v, want a ping read at %d and answered %v later", pong, got, k.busy)
+		}
 	})
 }
 
