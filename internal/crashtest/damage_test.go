@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -240,11 +241,14 @@ func (o *opener) open(what, name string, by []byte) {
 // damages is how many damages of each kind each file gets.
 func damages() int { return max(3, *rounds/4) }
 
-func TestDamage_is_refused_or_repaired(t *testing.T) {
+// damaging runs a test that damages the folder of a process that was killed, and of
+// one that was drained.
+func damaging(t *testing.T, log scheduler.LogKind, damage func(o *opener, rnd *rand.Rand, drained bool)) {
+	t.Parallel()
 	for _, drained := range []bool{false, true} {
 		t.Run(map[bool]string{false: "after_kill", true: "after_drain"}[drained], func(t *testing.T) {
-			f := leftBehind(t, scheduler.LogBolt, drained)
-			o := &opener{t: t, f: f}
+			t.Parallel()
+			o := &opener{t: t, f: leftBehind(t, log, drained)}
 			o.open("no damage", "", nil)
 			if o.intact != 1 {
 				t.Fatal("the folder cannot be opened before it is damaged")
@@ -254,79 +258,78 @@ func TestDamage_is_refused_or_repaired(t *testing.T) {
 				chance = uint64(time.Now().UnixNano())
 			}
 			t.Logf("seed %d", chance)
-			rnd := rand.New(rand.NewPCG(chance, 1))
-			for _, name := range []string{"state.db", "raft.db"} {
-				content := f.files[name]
-				used := usedPages(content)
-				for range damages() {
-					at := used[rnd.IntN(len(used))]*page + rnd.IntN(page)
-					bad := bytes.Clone(content)
-					bad[at] ^= 1 << rnd.IntN(8)
-					o.open(fmt.Sprintf("%s with a bit changed at %d", name, at), name, bad)
-
-					at = used[rnd.IntN(len(used))]*page + 512*rnd.IntN(page/512)
-					bad = bytes.Clone(content)
-					clear(bad[at : at+512])
-					o.open(fmt.Sprintf("%s with a sector lost at %d", name, at), name, bad)
-
-					at = used[rnd.IntN(len(used))]*page + rnd.IntN(page)
-					o.open(fmt.Sprintf("%s cut at %d", name, at), name, content[:at:at])
-				}
-				o.open(name+" cut to nothing", name, []byte{})
-				for meta := range 2 {
-					bad := bytes.Clone(content)
-					bad[meta*page+20] ^= 1
-					o.open(fmt.Sprintf("%s with meta page %d damaged", name, meta), name, bad)
-				}
-			}
+			damage(o, rand.New(rand.NewPCG(chance, 1)), drained)
 			t.Logf("%d damages: %d refused, %d without an effect on what was acknowledged", o.n-1, o.refused, o.intact-1)
 		})
 	}
 }
 
+// A harm is what may happen to a file somewhere in the page at an offset. It returns
+// what it has done and the file as it is then.
+type harm func(rnd *rand.Rand, content []byte, at int) (what string, bad []byte)
+
+func bitChanged(rnd *rand.Rand, content []byte, at int) (what string, bad []byte) {
+	at += rnd.IntN(page)
+	bad = bytes.Clone(content)
+	bad[at] ^= 1 << rnd.IntN(8)
+	return fmt.Sprintf("a bit changed at %d", at), bad
+}
+
+func sectorLost(rnd *rand.Rand, content []byte, at int) (what string, bad []byte) {
+	at += 512 * rnd.IntN(page/512)
+	bad = bytes.Clone(content)
+	clear(bad[at : at+512])
+	return fmt.Sprintf("a sector lost at %d", at), bad
+}
+
+func cutOff(rnd *rand.Rand, content []byte, at int) (what string, bad []byte) {
+	at += rnd.IntN(page)
+	return fmt.Sprintf("all lost from %d", at), content[:at:at]
+}
+
+// harm opens the folder n times for each harm of a file of it.
+func (o *opener) harm(rnd *rand.Rand, name string, n int, harms ...harm) {
+	o.t.Helper()
+	content := o.f.files[name]
+	used := usedPages(content)
+	for range n {
+		for _, h := range harms {
+			what, bad := h(rnd, content, used[rnd.IntN(len(used))]*page)
+			o.open(name+" with "+what, name, bad)
+		}
+	}
+}
+
+func TestDamage_is_refused_or_repaired(t *testing.T) {
+	damaging(t, scheduler.LogBolt, func(o *opener, rnd *rand.Rand, _ bool) {
+		for _, name := range []string{"state.db", "raft.db"} {
+			o.harm(rnd, name, damages(), bitChanged, sectorLost, cutOff)
+			o.open(name+" cut to nothing", name, []byte{})
+			for meta := range 2 {
+				bad := bytes.Clone(o.f.files[name])
+				bad[meta*page+20] ^= 1
+				o.open(fmt.Sprintf("%s with meta page %d damaged", name, meta), name, bad)
+			}
+		}
+	})
+}
+
 // The segment log, in a folder of several files. A sector that is lost after a kill
 // may be one of a write that was under way, so that is tried after a drain alone.
 func TestDamage_of_segments_is_refused_or_repaired(t *testing.T) {
-	for _, drained := range []bool{false, true} {
-		t.Run(map[bool]string{false: "after_kill", true: "after_drain"}[drained], func(t *testing.T) {
-			f := leftBehind(t, scheduler.LogSegments, drained)
-			o := &opener{t: t, f: f}
-			o.open("no damage", "", nil)
-			if o.intact != 1 {
-				t.Fatal("the folder cannot be opened before it is damaged")
+	damaging(t, scheduler.LogSegments, func(o *opener, rnd *rand.Rand, drained bool) {
+		harms := []harm{bitChanged}
+		if drained {
+			harms = append(harms, sectorLost, cutOff)
+		}
+		for _, name := range slices.Sorted(maps.Keys(o.f.files)) {
+			if filepath.Dir(name) != "log" || empty(o.f.files[name]) {
+				continue
 			}
-			chance := uint64(*seed)
-			if chance == 0 {
-				chance = uint64(time.Now().UnixNano())
-			}
-			t.Logf("seed %d", chance)
-			rnd := rand.New(rand.NewPCG(chance, 2))
-			for name, content := range f.files {
-				used := usedPages(content)
-				if filepath.Dir(name) != "log" || len(used) == 0 {
-					continue
-				}
-				for range 2 * damages() {
-					at := used[rnd.IntN(len(used))]*page + rnd.IntN(page)
-					bad := bytes.Clone(content)
-					bad[at] ^= 1 << rnd.IntN(8)
-					o.open(fmt.Sprintf("%s with a bit changed at %d", name, at), name, bad)
-					if !drained {
-						continue
-					}
-					at = used[rnd.IntN(len(used))]*page + 512*rnd.IntN(page/512)
-					bad = bytes.Clone(content)
-					clear(bad[at : at+512])
-					o.open(fmt.Sprintf("%s with a sector lost at %d", name, at), name, bad)
-
-					at = used[rnd.IntN(len(used))]*page + rnd.IntN(page)
-					o.open(fmt.Sprintf("%s cut at %d", name, at), name, content[:at:at])
-				}
-				o.open(name+" is missing", name, nil)
-			}
-			t.Logf("%d damages: %d refused, %d without an effect on what was acknowledged", o.n-1, o.refused, o.intact-1)
-		})
-	}
+			o.harm(rnd, name, 2*damages(), harms...)
+			o.open(name+" is missing", name, nil)
+		}
+	})
 }
 
 func usedPages(b []byte) (used []int) {
@@ -339,6 +342,7 @@ func usedPages(b []byte) (used []int) {
 }
 
 func TestDamage_missing_file_is_refused_or_made_up_for(t *testing.T) {
+	t.Parallel()
 	for _, drained := range []bool{false, true} {
 		f := leftBehind(t, scheduler.LogBolt, drained)
 		o := &opener{t: t, f: f}
@@ -351,6 +355,7 @@ func TestDamage_missing_file_is_refused_or_made_up_for(t *testing.T) {
 // Raft keeps no checksum over an entry's kind, and passes over kinds it does not
 // know or that mean nothing: a command must not become one of them.
 func TestDamage_entry_of_another_kind_is_refused(t *testing.T) {
+	t.Parallel()
 	f := leftBehind(t, scheduler.LogBolt, false)
 	o := &opener{t: t, f: f}
 	for kind := byte(1); kind < 9; kind++ {

@@ -111,6 +111,7 @@ func holdRole(c *child) error {
 }
 
 func TestFolder_in_use_by_another_process_is_refused_until_that_is_gone(t *testing.T) {
+	t.Parallel()
 	for _, end := range []string{"ended", "killed"} {
 		t.Run(end, func(t *testing.T) {
 			dir := t.TempDir()
@@ -135,6 +136,7 @@ func TestFolder_in_use_by_another_process_is_refused_until_that_is_gone(t *testi
 }
 
 func TestFolder_in_use_by_the_same_process_is_refused(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := started(t, dir)
 	refuses(t, dir, scheduler.ErrInUse)
@@ -148,6 +150,7 @@ func TestFolder_in_use_by_the_same_process_is_refused(t *testing.T) {
 
 // A build to come writes a higher format, or rows of a higher version.
 func TestFolder_of_a_newer_version_is_refused_and_left_as_it_is(t *testing.T) {
+	t.Parallel()
 	castagnoli := crc32.MakeTable(crc32.Castagnoli)
 	seal := func(key, row []byte) []byte {
 		binary.LittleEndian.PutUint32(row, crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, row[4:]))
@@ -198,6 +201,7 @@ func read(t *testing.T, path string) []byte {
 }
 
 func TestFolder_that_cannot_be_written_is_refused(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	s := started(t, dir)
 	id := mustEcho(t, s, "written")
@@ -229,6 +233,7 @@ func TestFolder_that_is_a_file_is_refused(t *testing.T) {
 // A folder that has just been made is as safe as an old one: without its log it is
 // not taken for an empty one.
 func TestFolder_that_is_young_and_has_lost_its_log_is_refused(t *testing.T) {
+	t.Parallel()
 	for name, harm := range map[string]func(path string) error{
 		"missing": os.RemoveAll,
 		"empty":   func(path string) error { return errors.Join(os.RemoveAll(path), os.Mkdir(path, 0o700)) },

@@ -21,7 +21,7 @@ import (
 
 // How many times the process is killed. make crash asks for hundreds.
 var (
-	rounds = flag.Int("rounds", number("ESCAPEMENT_CRASH_ROUNDS", 12), "how many times the process is killed")
+	rounds = flag.Int("rounds", number("ESCAPEMENT_CRASH_ROUNDS", 8), "how many times the process is killed")
 	seed   = flag.Int("seed", number("ESCAPEMENT_CRASH_SEED", 0), "of the load and of when it is killed; 0 takes one from the clock")
 )
 
@@ -35,6 +35,7 @@ func number(env string, otherwise int) int {
 // A process under load is killed at random points, frozen, and drained, again
 // and again; what it acknowledged holds.
 func TestKill_keeps_what_was_acknowledged(t *testing.T) {
+	t.Parallel()
 	chance := *seed
 	if chance == 0 {
 		chance = int(time.Now().UnixNano() % math.MaxInt32)

@@ -49,7 +49,7 @@ func TestLife_start_whose_context_has_ended_leaves_the_folder_free(t *testing.T)
 func TestLife_start_whose_context_ends_meanwhile_is_all_or_nothing(t *testing.T) {
 	leaks(t)
 	dir := t.TempDir()
-	for range 20 {
+	for range 10 {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := newEcho(t, dir)
 		go cancel() // ends at once
@@ -100,7 +100,7 @@ func TestLife_of_many_starts_one_succeeds(t *testing.T) {
 func TestLife_shutdowns_at_the_same_time_as_the_start_and_each_other(t *testing.T) {
 	leaks(t)
 	dir := t.TempDir()
-	for range 20 {
+	for range 10 {
 		s := newEcho(t, dir)
 		ctx := guarded(t)
 		after := time.Duration(rand.IntN(150)) * time.Millisecond
@@ -152,7 +152,7 @@ func TestLife_shutdown_twice_returns_the_same(t *testing.T) {
 // A handler that ignores its context is left behind, its run is not, and the
 // folder is free.
 func TestLife_shutdown_does_not_wait_for_ever_for_a_stubborn_handler(t *testing.T) {
-	leaks(t)
+	t.Parallel()
 	dir := t.TempDir()
 	begun, release, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	stubborn := scheduler.NewTask[string, string]("stubborn")

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -43,6 +44,11 @@ func roles() map[string]role {
 func TestMain(m *testing.M) {
 	if name := os.Getenv(roleVar); name != "" {
 		os.Exit(play(name))
+	}
+	// The tests wait more than they work.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -201,6 +201,7 @@ func began(t *testing.T, a rowArgs, id scheduler.RunID) (n int) {
 
 // Variant C: all nodes are killed.
 func TestFieldBug05_StuckRunning(t *testing.T) {
+	t.Parallel()
 	a := lives(t, "5")
 	p := spawnRow(t, a)
 	p.expect("held")
@@ -225,6 +226,7 @@ func TestFieldBug05_StuckRunning(t *testing.T) {
 }
 
 func TestFieldBug10_WorkerKilledWithATaskInHand(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, die string
 		kind      crashtest.Kind
@@ -235,6 +237,7 @@ func TestFieldBug10_WorkerKilledWithATaskInHand(t *testing.T) {
 		{"before_the_result_is_stored", "after", crashtest.Plain, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			a := lives(t, "10")
 			a.Die = c.die
 			p := spawnRow(t, a)
@@ -266,6 +269,7 @@ func TestFieldBug10_WorkerKilledWithATaskInHand(t *testing.T) {
 
 // The week is shortened to a second and a half, and its days to a seventh.
 func TestFieldBug09_LostOnRestart(t *testing.T) {
+	t.Parallel()
 	a := lives(t, "9")
 	for n := 0; ; n++ {
 		p := spawnRow(t, a)
@@ -333,8 +337,10 @@ func ended(runs map[scheduler.RunID]scheduler.Run) map[scheduler.RunID]scheduler
 
 // Everything is down at the one time at which a job is to run.
 func TestFieldBug09_DownAtNoon(t *testing.T) {
+	t.Parallel()
 	for name, maxAge := range map[string]time.Duration{"runs_late": 0, "is_recorded_as_missed": time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			a := lives(t, "9 noon")
 			a.At, a.MaxAge = time.Now().Add(3*time.Second).Truncate(time.Millisecond), maxAge
 			spawnRow(t, a).kill()
@@ -372,6 +378,7 @@ func TestFieldBug09_DownAtNoon(t *testing.T) {
 // More than a hundred ticks are missed, first by a pause and then because all
 // nodes are down.
 func TestFieldBug22_PauseAndResume(t *testing.T) {
+	t.Parallel()
 	a := lives(t, "22")
 	p := spawnRow(t, a)
 	wait := func() {
@@ -482,12 +489,14 @@ func poisonRole(c *child) error {
 }
 
 func TestFieldBug16_PoisonJob(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		attempts uint32
 		slots    int
 	}{{1, 4}, {3, 4}, {1, 1}, {3, 1}} {
 		attempts := c.attempts
 		t.Run(fmt.Sprintf("attempts_%d_slots_%d", attempts, c.slots), func(t *testing.T) {
+			t.Parallel()
 			work := t.TempDir()
 			a := poisonArgs{Attempts: attempts, Slots: c.slots, loadArgs: loadArgs{Dir: filepath.Join(work, "data"), Facts: filepath.Join(work, "facts"), Life: 1}}
 			for ; ; a.Life++ {
