@@ -92,7 +92,7 @@ var Escapement = Table{
 	Everyone: []string{"internal/clock"},
 
 	Homes: []Home{
-		{"github.com/hashicorp/raft", []string{"cluster", "cluster/seglog"}, "Raft is known to cluster alone"},
+		{"github.com/hashicorp/raft", []string{"cluster", "cluster/seglog", "internal/sim"}, "Raft is known to cluster alone; a simulated disk keeps its log"},
 		{"github.com/hashicorp/yamux", []string{"cluster"}, "the node's port is known to cluster alone"},
 		{"go.etcd.io/bbolt", []string{"store/boltstore", "cluster"}, "bbolt is known to store/boltstore and to cluster's log store"},
 		{"google.golang.org/grpc", []string{"worker/remote/...", "examples/..."}, "gRPC is known to worker/remote alone"},
@@ -106,6 +106,7 @@ var Escapement = Table{
 		{"go.opentelemetry.io/otel/sdk", []string{"examples/..."}, "libraries use OpenTelemetry's API and are given its SDK"},
 		{"testing", testKits, "a library that links testing gives its users testing's flags"},
 		{"pgregory.net/rapid", testKits, "for tests"},
+		{"github.com/anishathalye/porcupine", []string{"internal/sim"}, "a checker, for tests"},
 		{"github.com/google/go-cmp", testKits, "for tests"},
 		{"go.uber.org/goleak", testKits, "for tests"},
 		{"github.com/robfig/cron", nil, "a yardstick, for tests and benchmarks"},

@@ -1,0 +1,344 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/escapement-go/scheduler/store"
+)
+
+// checkOverlap: a schedule that skips overlapping ticks has one live run.
+func checkOverlap(s *Story) (b Breaches) {
+	live := make(map[string]map[store.RunID]bool)
+	policy := make(map[string]store.Overlap)
+	for i := range s.Applied {
+		a := &s.Applied[i]
+		for j := range a.Events {
+			e := &a.Events[j]
+			if e.Kind == store.EventScheduleSet {
+				policy[e.Schedule.ID] = e.Schedule.Overlap
+			}
+			if e.Run == nil || e.Run.More == nil || e.Run.More.Schedule == "" {
+				continue
+			}
+			id := e.Run.More.Schedule
+			switch e.Kind {
+			case store.EventFinished:
+				delete(live[id], e.Run.ID)
+			case store.EventEnqueued:
+				for other := range live[id] {
+					if policy[id] == store.OverlapSkip {
+						b.add("entry %d makes run %v of schedule %q, while run %v is live", a.Index, e.Run.ID, id, other)
+					}
+				}
+				if live[id] == nil {
+					live[id] = make(map[store.RunID]bool)
+				}
+				live[id][e.Run.ID] = true
+			default: // begins and ends nothing
+			}
+		}
+	}
+	return b
+}
+
+// ledger is what the log says of one schedule's ticks.
+type ledger struct {
+	id       string
+	decided  []store.Tick  // not to be decided again, in log order
+	single   map[int64]int // index in decided of rows of one tick
+	spans    []int         // and of the others
+	let      []store.Tick  // merged or missed: may come about if the clock is set back
+	ran      map[int64]store.RunID
+	armed    int64 // the first tick that was armed
+	schedule *store.Schedule
+}
+
+// ledgers collects the ticks of each schedule, deleted ones included, and tells
+// of ticks that were decided twice.
+func (s *Story) ledgers(b *Breaches) map[string]*ledger {
+	all := make(map[string]*ledger)
+	of := func(sc *store.Schedule) *ledger {
+		l := all[sc.ID]
+		if l == nil {
+			l = &ledger{id: sc.ID, ran: make(map[int64]store.RunID), single: make(map[int64]int), armed: sc.Next}
+			all[sc.ID] = l
+		}
+		return l
+	}
+	for i := range s.Applied {
+		a := &s.Applied[i]
+		for j := range a.Events {
+			e := &a.Events[j]
+			switch e.Kind {
+			case store.EventScheduleSet:
+				of(e.Schedule).schedule = e.Schedule
+			case store.EventScheduleGone:
+				of(e.Schedule).schedule = nil
+			case store.EventTick:
+				of(e.Schedule).add(a.Index, *e.Tick, b)
+			case store.EventEnqueued:
+				if m := e.Run.More; m != nil && m.Schedule != "" && all[m.Schedule] != nil {
+					all[m.Schedule].made(a.Index, e.Run, b)
+				}
+			default: // is about no schedule
+			}
+		}
+	}
+	return all
+}
+
+// add takes in a row. A tick that has its outcome gets no other.
+func (l *ledger) add(index uint64, t store.Tick, b *Breaches) {
+	if d := l.decidedBefore(t); d != nil {
+		b.add("entry %d: schedule %q: tick %s is %v, and was %v before", index, l.id, span(t), t.Outcome, d.Outcome)
+	}
+	if t.Outcome == store.TickMerged || t.Outcome == store.TickMissed {
+		l.let = append(l.let, t)
+		return
+	}
+	l.decided = append(l.decided, t)
+	if t.From == t.To {
+		l.single[t.From] = len(l.decided) - 1
+	} else {
+		l.spans = append(l.spans, len(l.decided)-1)
+	}
+	if t.Outcome == store.TickRan {
+		if r, ok := l.ran[t.From]; !ok || r != t.Run { // its run comes after its row
+			l.ran[t.From] = t.Run
+		}
+	}
+}
+
+// decidedBefore returns a row that has a tick of t.
+func (l *ledger) decidedBefore(t store.Tick) *store.Tick {
+	for _, i := range l.spans {
+		if d := &l.decided[i]; d.From <= t.To && t.From <= d.To {
+			return d
+		}
+	}
+	if t.From == t.To {
+		if i, ok := l.single[t.From]; ok {
+			return &l.decided[i]
+		}
+		return nil
+	}
+	for from, i := range l.single {
+		if t.From <= from && from <= t.To {
+			return &l.decided[i]
+		}
+	}
+	return nil
+}
+
+// made takes in a run: it is of a tick that ran, and the only one.
+func (l *ledger) made(index uint64, r *store.Run, b *Breaches) {
+	if run, ok := l.ran[r.More.Nominal]; ok && run != r.ID {
+		b.add("entry %d: schedule %q: tick %s made runs %v and %v", index, l.id, at(r.More.Nominal), run, r.ID)
+	}
+	l.ran[r.More.Nominal] = r.ID
+}
+
+func at(ns int64) string { return time.Unix(0, ns).UTC().Format("2006-01-02 15:04:05.000") }
+
+func span(t store.Tick) string {
+	if t.From == t.To {
+		return at(t.From)
+	}
+	return at(t.From) + " … " + at(t.To)
+}
+
+// checkLedger: each tick has exactly one outcome, each run of a schedule one
+// tick, and no schedule stands still.
+func checkLedger(s *Story) (b Breaches) {
+	all := s.ledgers(&b)
+	for id, l := range all {
+		l.runs(s, &b)
+		if plan, ok := s.Plans[id]; ok {
+			l.gaps(plan, &b)
+		}
+		if sc := l.schedule; sc != nil && !sc.Paused {
+			now := s.State.Meta().Elapsed
+			if sc.Trigger.TickClock() == store.Wall {
+				now = s.State.Meta().Wall
+			}
+			if behind := time.Duration(now - sc.Next); sc.Next != 0 && behind > standstill {
+				b.add("schedule %q stands still: its tick %s was due %v ago", id, at(sc.Next), behind)
+			}
+		}
+	}
+	return b
+}
+
+// standstill is how far behind its tick a schedule may be at the end.
+const standstill = 2 * time.Second
+
+// runs: each tick that ran has its run, and each run its tick.
+func (l *ledger) runs(s *Story, b *Breaches) {
+	ticks := make(map[store.RunID]int64)
+	for _, t := range l.decided {
+		if t.Outcome == store.TickRan {
+			ticks[t.Run] = t.From
+		}
+	}
+	for id, r := range s.last {
+		if r.More == nil || r.More.Schedule != l.id {
+			continue
+		}
+		if nominal, ok := ticks[id]; !ok || nominal != r.More.Nominal {
+			b.add("schedule %q: run %v is of tick %s, for which the ledger has not got it", l.id, id, at(r.More.Nominal))
+		}
+		delete(ticks, id)
+	}
+	for id, nominal := range ticks {
+		b.add("schedule %q: run %v of tick %s is not there", l.id, id, at(nominal))
+	}
+}
+
+// gaps: from the first tick on to the last that was decided none is without an
+// outcome, and none is between the trigger's.
+func (l *ledger) gaps(p Plan, b *Breaches) {
+	rows := slices.Concat(l.decided, l.let)
+	if len(rows) == 0 {
+		return
+	}
+	slices.SortFunc(rows, func(x, y store.Tick) int { return int(min(max(x.From-y.From, -1), 1)) })
+	every := int64(p.Every)
+	base := l.armed
+	if p.Wall {
+		base = 0
+	}
+	next := min(rows[0].From, l.armed)
+	for _, t := range rows {
+		if (t.From-base)%every != 0 || (t.To-base)%every != 0 {
+			if t.Outcome != store.TickPaused { // a pause is cut at what was decided before, not at ticks
+				b.add("schedule %q: %s is no tick of every %v", l.id, span(t), p.Every)
+			}
+		}
+		if t.From > next {
+			b.add("schedule %q: tick %s has no outcome, the next one that has is %s", l.id, at(next), span(t))
+		}
+		if after := t.To - mod(t.To-base, every) + every; after > next {
+			next = after
+		}
+	}
+}
+
+func mod(a, b int64) int64 { return ((a % b) + b) % b }
+
+// A Target is a tick that has to make a run start between two instants, as in the
+// tests of Chronos.
+type Target struct {
+	Nominal      int64
+	From, Before time.Time
+}
+
+// A Start is when a run was first started.
+type Start struct {
+	Run store.RunID
+	At  time.Time
+}
+
+// Match gives each target a start of its own within its window, the target that
+// ends first before the others, which finds a match for all if there is one. It
+// returns the targets that are left without, and the starts that nobody wanted.
+func Match(targets []Target, starts []Start) (missed []Target, extra []Start) {
+	targets = slices.Clone(targets)
+	slices.SortFunc(targets, func(a, b Target) int { return a.Before.Compare(b.Before) })
+	extra = slices.Clone(starts)
+	slices.SortFunc(extra, func(a, b Start) int { return a.At.Compare(b.At) })
+	for _, t := range targets {
+		at := slices.IndexFunc(extra, func(s Start) bool { return !s.At.Before(t.From) && !s.At.After(t.Before) })
+		if at < 0 {
+			missed = append(missed, t)
+			continue
+		}
+		extra = slices.Delete(extra, at, at+1)
+	}
+	return missed, extra
+}
+
+// checkWindows: each tick of a steady schedule has a run of its own that starts in
+// the tick's window; one that came while something failed, by the calm at the
+// latest, unless the ledger says why it did not.
+func checkWindows(s *Story) (b Breaches) {
+	first := make(map[store.RunID]time.Time)
+	for i := range s.Facts {
+		f := &s.Facts[i]
+		if _, again := first[f.Run]; f.What == Began && !again {
+			first[f.Run] = f.At
+		}
+	}
+	all := s.ledgers(new(Breaches))
+	runs := s.last
+	for id, p := range s.Plans {
+		l := all[id]
+		if l == nil || !p.Steady {
+			continue
+		}
+		var starts []Start
+		for run, began := range first {
+			if r := runs[run]; r != nil && r.More != nil && r.More.Schedule == id {
+				starts = append(starts, Start{run, began})
+			}
+		}
+		missed, extra := Match(s.targets(l, p, &b), starts)
+		for _, t := range missed {
+			b.add("schedule %q: no run of its own was started for tick %s from %v to %v", id, at(t.Nominal),
+				t.From.Format(clockFormat), t.Before.Format(clockFormat))
+		}
+		for _, x := range extra {
+			if x.At.After(s.Calm) && x.At.Before(s.End) && !s.owed(x.Run) {
+				b.add("schedule %q: run %v was started at %v for no tick", id, x.Run, x.At.Format(clockFormat))
+			}
+		}
+	}
+	return b
+}
+
+// owed reports whether a run is of a tick of before the calm.
+func (s *Story) owed(id store.RunID) bool { return s.last[id].More.Nominal < s.Calm.UnixNano() }
+
+// targets returns the windows of a schedule's ticks, as true times. What the
+// ledger excuses is none.
+func (s *Story) targets(l *ledger, p Plan, b *Breaches) (targets []Target) {
+	index := make(map[store.RunID]*Applied)
+	for i := range s.Applied {
+		for j := range s.Applied[i].Events {
+			if e := &s.Applied[i].Events[j]; e.Kind == store.EventTick && e.Tick.Outcome == store.TickRan {
+				index[e.Tick.Run] = &s.Applied[i]
+			}
+		}
+	}
+	for _, t := range l.decided {
+		if t.Outcome != store.TickRan {
+			if due := s.trueTime(p, t.To, s.Applied[len(s.Applied)-1].Term); due.After(s.Calm) && due.Before(s.End) {
+				b.add("schedule %q: tick %s in the calm is %v: %s", l.id, span(t), t.Outcome, t.Reason)
+			}
+			continue
+		}
+		a := index[t.Run]
+		due := s.trueTime(p, t.From, a.Term)
+		from, before := due, due.Add(p.Window)
+		if !due.After(s.Calm) { // it may have come by a clock that was wrong
+			from, before = a.At, s.Calm.Add(p.Window)
+		}
+		if before.Before(s.End) {
+			targets = append(targets, Target{t.From, from, before})
+		}
+	}
+	for _, t := range l.let {
+		if due := s.trueTime(p, t.To, s.Applied[len(s.Applied)-1].Term); due.After(s.Calm) && due.Before(s.End) {
+			b.add("schedule %q: tick %s in the calm is %v: %s", l.id, span(t), t.Outcome, t.Reason)
+		}
+	}
+	return targets
+}
+
+// trueTime returns when a nominal time comes, all clocks being right.
+func (s *Story) trueTime(p Plan, nominal int64, term uint64) time.Time {
+	if p.Wall {
+		return time.Unix(0, nominal)
+	}
+	return time.Unix(0, nominal).Add(-s.offsets[term])
+}

@@ -1,0 +1,16 @@
+// Package sim knows how a whole cluster behaves when everything around it fails:
+// it runs nodes in one testing/synctest bubble, on a network, on disks and by
+// clocks of its own making, and checks what they did.
+//
+// [Run] is one simulation. Its seed fixes the faults and the load; the rest is up
+// to Go's scheduler, so a seed that fails once is run again many times. A
+// simulation has two phases: in the first anything may fail that leaves a
+// majority, in the second the faults stop and the cluster must come to rest: one
+// leader, all that is due started, a quick shutdown.
+//
+// What happened is a [History]: the calls with their answers, what handlers did,
+// and the log as it was committed. The checkers are pure functions over it. They
+// trust nothing that the nodes say of themselves but the log's bytes: the history
+// is replayed, and each promise is checked by a naive model that knows no indexes,
+// timers or batches.
+package sim

@@ -1,0 +1,229 @@
+package sim
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"time"
+)
+
+// A Fault is a kind of fault.
+type Fault string
+
+// The faults.
+const (
+	Crash     Fault = "crash"      // kill -9, started again after a while
+	PowerCut  Fault = "power cut"  // the machine goes: no resets, no answers
+	Restart   Fault = "restart"    // a shutdown in order, and a start
+	DiskError Fault = "disk error" // writes fail
+	DiskFull  Fault = "disk full"
+	DiskHang  Fault = "disk hang" // writes wait
+	DiskSlow  Fault = "disk slow"
+	ClockStep Fault = "clock step" // the time of day is set, and set right again later
+	Drift     Fault = "drift"
+
+	CutOff  Fault = "cut off" // a node from all others
+	OneWay  Fault = "one way" // a node hears and is not heard, or the other way round
+	Resets  Fault = "resets"  // connections break
+	SlowNet Fault = "slow network"
+	Freeze  Fault = "freeze" // neither disk nor network go on
+)
+
+// AllFaults returns the faults that a cluster of so many nodes can have.
+func AllFaults(nodes int) []Fault {
+	all := []Fault{Crash, PowerCut, Restart, DiskError, DiskFull, DiskHang, DiskSlow, ClockStep, Drift}
+	if nodes > 1 {
+		all = append(all, CutOff, OneWay, Resets, SlowNet, Freeze)
+	}
+	return all
+}
+
+// blow is one fault of the schedule that a seed makes.
+type blow struct {
+	at     time.Duration // since the begin
+	fault  Fault
+	node   int
+	lasts  time.Duration
+	amount time.Duration
+}
+
+// blows draws the schedule of faults.
+func (o Options) blows() (all []blow) {
+	rng := rand.New(rand.NewPCG(o.Seed, 0x666c7473))
+	if o.Faults.Every < 0 || len(o.Faults.Kinds) == 0 {
+		return nil
+	}
+	for at := 2 * time.Second; ; {
+		at += time.Duration(rng.Int64N(int64(2 * o.Faults.Every)))
+		if at >= o.Faulty {
+			return all
+		}
+		b := blow{at: at, fault: o.Faults.Kinds[rng.IntN(len(o.Faults.Kinds))], node: rng.IntN(o.Nodes)}
+		b.lasts = time.Duration(rng.ExpFloat64() * float64(3*time.Second))
+		b.lasts = min(max(b.lasts, 10*time.Millisecond), 30*time.Second)
+		switch b.fault {
+		case ClockStep:
+			scale := []time.Duration{100 * time.Millisecond, 5 * time.Second, time.Minute, 3 * time.Hour}[rng.IntN(4)]
+			b.amount = time.Duration((2*rng.Float64() - 1) * float64(scale))
+		case Drift:
+			b.amount = time.Duration((2*rng.Float64() - 1) * float64(500*time.Microsecond))
+		case DiskSlow, SlowNet:
+			b.amount = time.Duration(rng.Int64N(int64(300 * time.Millisecond)))
+		default: // has no amount
+		}
+		all = append(all, b)
+	}
+}
+
+// strike lets the faults happen, one after the other or several at once, as long
+// as the nodes that are ill leave a majority (a lone node may be ill), until the
+// faulty time is over.
+func (w *world) strike(ctx context.Context) {
+	type cure struct {
+		at   time.Time
+		node *node
+		do   func()
+	}
+	var cures []cure
+	began := time.Now()
+	healUntil := func(end time.Time) {
+		for len(cures) > 0 && !cures[0].at.After(end) {
+			sleep(ctx, time.Until(cures[0].at))
+			cures[0].do()
+			cures = cures[1:]
+		}
+		sleep(ctx, time.Until(end))
+	}
+	for _, b := range w.o.blows() {
+		healUntil(began.Add(b.at))
+		n := w.nodes[b.node]
+		if l := w.leader(); w.o.Faults.Leader && l != nil {
+			n = l
+		}
+		if !w.mayFall(n) || n.live == nil {
+			continue
+		}
+		w.rec.say(n.id, "--- %s for %v (%v)", b.fault, b.lasts.Round(time.Millisecond), b.amount)
+		do, ill := w.hit(ctx, n, b)
+		n.ill = ill
+		cures = append(cures, cure{time.Now().Add(b.lasts), n, func() {
+			w.rec.say(n.id, "--- %s ends", b.fault)
+			do()
+			n.ill = false
+		}})
+		sort.SliceStable(cures, func(i, j int) bool { return cures[i].at.Before(cures[j].at) })
+	}
+	healUntil(began.Add(w.o.Faulty))
+	for _, c := range cures {
+		c.do()
+		c.node.ill = false
+	}
+}
+
+// mayFall reports whether a majority is left without n.
+func (w *world) mayFall(n *node) bool {
+	ill := 0
+	for _, other := range w.nodes {
+		if other.ill && other != n {
+			ill++
+		}
+	}
+	return !n.ill && (len(w.nodes) == 1 || (ill+1)*2 < len(w.nodes))
+}
+
+// hit begins a fault and returns what ends it, and whether the node can count for
+// a majority meanwhile.
+func (w *world) hit(ctx context.Context, n *node, b blow) (cure func(), ill bool) {
+	revive := func() { w.start(ctx, n) }
+	switch b.fault {
+	case Crash, PowerCut:
+		w.crash(n, b.fault == PowerCut)
+		return revive, true
+	case Restart:
+		w.shutdown(n, 5*time.Second)
+		return revive, true
+	case DiskError, DiskFull:
+		n.disk.Fail(map[Fault]error{DiskError: ErrIO, DiskFull: ErrFull}[b.fault])
+		return func() { n.disk.Fail(nil); w.again(ctx, n) }, true
+	case DiskHang:
+		n.disk.Hang(true)
+		return func() { n.disk.Hang(false) }, true
+	case DiskSlow:
+		n.disk.SetLatency(b.amount/2, b.amount)
+		return func() { n.disk.SetLatency(200*time.Microsecond, time.Millisecond) }, b.amount > 50*time.Millisecond
+	case ClockStep:
+		n.clock.Step(b.amount)
+		return func() { n.clock.Step(-b.amount) }, false
+	case Drift:
+		n.clock.SetDrift(b.amount)
+		return func() { n.clock.SetDrift(0) }, false
+	default:
+		return w.hitNetwork(n, b)
+	}
+}
+
+// again starts a node whose start has failed.
+func (w *world) again(ctx context.Context, n *node) {
+	if l := n.live; l != nil {
+		select {
+		case <-l.ended:
+		default:
+			return
+		}
+		if !l.up.Load() {
+			w.crash(n, false)
+			w.start(ctx, n)
+		}
+	}
+}
+
+func (w *world) hitNetwork(n *node, b blow) (cure func(), ill bool) {
+	others := slices.DeleteFunc(slices.Clone(w.nodes), func(o *node) bool { return o == n })
+	each := func(set func(from, to string)) {
+		for _, o := range others {
+			if b.fault != OneWay || b.lasts%2 == 0 {
+				set(n.id, o.id)
+			}
+			if b.fault != OneWay || b.lasts%2 == 1 {
+				set(o.id, n.id)
+			}
+		}
+	}
+	switch b.fault {
+	case Resets:
+		each(w.net.Reset)
+		return func() {}, false
+	case SlowNet:
+		slow := Path{Latency: b.amount / 2, Jitter: b.amount/2 + 1}
+		each(func(from, to string) { w.net.SetPath(from, to, slow) })
+		return func() {
+			each(func(from, to string) { w.net.SetPath(from, to, Path{Latency: usualLatency, Jitter: usualLatency}) })
+		}, true
+	case Freeze:
+		n.disk.Hang(true)
+	default: // cuts alone
+	}
+	each(func(from, to string) { w.net.SetCut(from, to, true) })
+	return func() {
+		each(func(from, to string) { w.net.SetCut(from, to, false) })
+		if b.fault == Freeze {
+			n.disk.Hang(false)
+		}
+	}, true
+}
+
+// heal ends all faults that are left, and brings every node back.
+func (w *world) heal(ctx context.Context) {
+	w.net.Heal()
+	for _, n := range w.nodes {
+		n.disk.Heal()
+		n.clock.Correct()
+		n.ill = false
+		if n.live == nil {
+			w.start(ctx, n)
+		} else {
+			w.again(ctx, n)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/escapement-go/scheduler/store"
+	"github.com/escapement-go/scheduler/store/memstore"
+)
+
+// Storage is what a node keeps its state in, as one process has it open: on its
+// node's [Disk], with that disk's faults. Commits are whole or not there.
+type Storage struct {
+	*memstore.Store
+	Mount
+	seen func(index, digest uint64) // told what each commit left
+}
+
+// OpenStorage opens the state. seen, if it is not nil, is told of each commit: the
+// index, and the digest of what was stored.
+func (m Mount) OpenStorage(seen func(index, digest uint64)) *Storage {
+	return &Storage{Store: m.disk.state, Mount: m, seen: seen}
+}
+
+// guard does a write that takes the time of a sync.
+func (s *Storage) guard(what string, do func() error) error {
+	err := s.disk.wait(s.life)
+	s.disk.mu.Lock()
+	defer s.disk.mu.Unlock()
+	switch {
+	case err != nil:
+	case s.disk.life != s.life:
+		err = errDead
+	case s.disk.fault != nil:
+		err = s.disk.fault
+	default:
+		err = do()
+	}
+	if err != nil {
+		return fmt.Errorf("sim: %s: %w", what, err)
+	}
+	return nil
+}
+
+// Commit keeps a flush.
+func (s *Storage) Commit(f *store.Flush, configuration []byte) error {
+	err := s.guard("commit", func() error { return s.Store.Commit(f, configuration) })
+	if err != nil || s.seen == nil {
+		return err
+	}
+	digest, err := Digest(s.Store)
+	if err != nil {
+		return err
+	}
+	s.seen(f.Meta.Index, digest)
+	return nil
+}
+
+// Restore replaces everything by a copy.
+func (s *Storage) Restore(r io.Reader) error {
+	whole, err := io.ReadAll(r) // before the lock is held: it may come over the network
+	if err != nil {
+		return fmt.Errorf("sim: restore: %w", err)
+	}
+	return s.guard("restore", func() error { return s.Store.Restore(bytes.NewReader(whole)) })
+}
+
+// Close leaves everything where it is.
+func (s *Storage) Close() error { return nil }
+
+// Digest returns the digest of the state that is stored.
+func Digest(s interface{ Image() (*store.Image, error) }) (uint64, error) {
+	img, err := s.Image()
+	if err != nil {
+		return 0, fmt.Errorf("sim: read what is stored: %w", err)
+	}
+	st := store.NewState()
+	if err := st.Load(img); err != nil {
+		return 0, fmt.Errorf("sim: load what is stored: %w", err)
+	}
+	return st.Digest(), nil
+}

@@ -1,0 +1,58 @@
+package scheduler_test
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/escapement-go/scheduler"
+	"github.com/escapement-go/scheduler/internal/sim"
+)
+
+// newLife makes the scheduler of one life of a simulated node.
+func newLife(l sim.Life) (*scheduler.Scheduler, error) {
+	return scheduler.New(append([]scheduler.Option{
+		scheduler.WithPlainTimers(),
+		scheduler.WithNodeID(l.ID),
+		scheduler.WithClock(l.Clock),
+		scheduler.WithLogger(l.Logger),
+		scheduler.WithDisk(l.OpenLog, func() (scheduler.Storage, error) { return l.OpenStorage(), nil }),
+	}, l.Options...)...)
+}
+
+func simulate(t *testing.T, o sim.Options) sim.Report {
+	t.Helper()
+	o.New, o.Inside = newLife, scheduler.NodeOf
+	r := sim.Run(t, o)
+	calls := 0
+	if r.History != nil {
+		calls = len(r.History.Calls)
+	}
+	t.Logf("seed %d: %v in %v (%.0f times as fast), %d calls, %d lives, %d changes of leader, %d torn writes", o.Seed,
+		r.Virtual.Round(time.Second), r.Real.Round(time.Millisecond), r.Virtual.Seconds()/r.Real.Seconds(), calls, r.Lives, r.Leaders, r.Tears)
+	return r
+}
+
+// seeds returns the seeds to simulate: SEED if it is set, or the first n.
+func seeds(t *testing.T, n uint64) []uint64 {
+	t.Helper()
+	if s := os.Getenv("SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatalf("SEED: %v", err)
+		}
+		return []uint64{seed}
+	}
+	all := make([]uint64, n)
+	for i := range all {
+		all[i] = uint64(i) + 1
+	}
+	return all
+}
+
+func TestSim_one_node(t *testing.T) {
+	for _, seed := range seeds(t, 3) {
+		simulate(t, sim.Options{Seed: seed})
+	}
+}
