@@ -25,7 +25,7 @@ func (p *pair) Retire(uint64)                                         {}
 func (p *pair) SetCapacity(uint64, int, int)                          {}
 
 // newPair returns the worker as the dispatcher sees it. started is called for each attempt.
-func newPair(b *testing.B, started func(run *store.Run), reported func(n int)) dispatch.Worker {
+func newPair(b *testing.B, started func(run *store.Run), reported func(n int)) (dispatch.Worker, *worker.Pool) {
 	b.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
 	st := store.NewState()
@@ -74,7 +74,7 @@ func newPair(b *testing.B, started func(run *store.Run), reported func(n int)) d
 		_ = lis.Close()
 		own.Wait()
 	})
-	return <-p.attached
+	return <-p.attached, pool
 }
 
 func benchRun(n int, spec *store.Spec, in time.Duration) *store.Run {
@@ -89,7 +89,7 @@ func benchRun(n int, spec *store.Spec, in time.Duration) *store.Run {
 func BenchmarkAssign(b *testing.B) {
 	const batch = 256
 	done := make(chan int, 1<<16) // batches of reports; a report each at worst
-	w := newPair(b, func(*store.Run) {}, func(n int) { done <- n })
+	w, _ := newPair(b, func(*store.Run) {}, func(n int) { done <- n })
 	spec := &store.Spec{Task: "work", Queue: "default", Priority: store.Normal}
 	n, out := 0, 0
 	b.ReportAllocs()
@@ -112,19 +112,38 @@ func BenchmarkAssign(b *testing.B) {
 }
 
 // How late attempts start that are assigned 50 ms ahead, one every millisecond or so, by the clock that both ends share
-// here.
+// here: through a session, and to the same pool directly, for comparison.
 func BenchmarkLateness(b *testing.B) {
+	b.Run("session", func(b *testing.B) {
+		benchLateness(b, func(w dispatch.Worker, _ *worker.Pool) dispatch.Worker { return w })
+	})
+	b.Run("direct", func(b *testing.B) {
+		benchLateness(b, func(_ dispatch.Worker, p *worker.Pool) dispatch.Worker { return direct{p} })
+	})
+}
+
+// direct is a pool as its own node's dispatcher sees it.
+type direct struct{ *worker.Pool }
+
+func (d direct) Assign(grants []dispatch.Grant) {
+	for _, g := range grants {
+		d.Pool.Assign([]worker.Assignment{{Run: g.Run, Fence: g.Run.Fence, In: g.In}})
+	}
+}
+func (d direct) Cancel(*store.Run, uint64) {}
+
+func benchLateness(b *testing.B, choose func(dispatch.Worker, *worker.Pool) dispatch.Worker) {
 	const ahead = 50 * time.Millisecond
 	var late []time.Duration
 	var mu sync.Mutex // guards late
 	var out sync.WaitGroup
-	w := newPair(b, func(run *store.Run) {
+	w := choose(newPair(b, func(run *store.Run) {
 		d := time.Duration(time.Now().UnixNano() - run.Due)
 		mu.Lock()
 		defer mu.Unlock()
 		late = append(late, d)
 		out.Done()
-	}, func(int) {})
+	}, func(int) {}))
 	spec := &store.Spec{Task: "work", Queue: "default", Priority: store.Normal}
 	n := 0
 	for b.Loop() {
