@@ -162,28 +162,42 @@ func cutUvarint(b []byte) (uint64, []byte, error) {
 // use.
 type runReader struct {
 	specs store.Specs
+	raw   []byte // of spec
+	spec  *store.Spec
 }
 
 // read decodes a run. Nothing of it aliases p. Errors: [ErrCorrupt].
 func (d *runReader) read(path string, p *packedRun) (*store.Run, error) {
 	r := new(store.Run)
-	raw, rest, err := msgp.ReadBytesZC(p.spec)
-	if err == nil && len(rest) > 0 {
-		err = errBlock
-	}
-	var spec *store.Spec
+	err := d.decodeSpec(p.spec)
 	if err == nil {
-		spec, err = d.specs.Intern(raw)
-	}
-	if err == nil {
-		rest, err = r.UnmarshalMsg(p.body)
-	}
-	if err == nil && len(rest) > 0 {
-		err = errBlock
+		var rest []byte
+		if rest, err = r.UnmarshalMsg(p.body); err == nil && len(rest) > 0 {
+			err = errBlock
+		}
 	}
 	if err != nil {
 		return nil, &CorruptError{Bucket: pathText(path), Key: keyText(p.id), Reason: err.Error()}
 	}
-	r.Spec = spec
+	r.Spec = d.spec
 	return r, nil
+}
+
+// decodeSpec makes spec that which is packed in b; mostly it is the last one again.
+func (d *runReader) decodeSpec(b []byte) error {
+	if d.spec != nil && bytes.Equal(b, d.raw) {
+		return nil
+	}
+	raw, rest, err := msgp.ReadBytesZC(b)
+	if err == nil && len(rest) > 0 {
+		err = errBlock
+	}
+	if err != nil {
+		return err
+	}
+	spec, err := d.specs.Intern(raw)
+	if err == nil {
+		d.raw, d.spec = append(d.raw[:0], b...), spec
+	}
+	return err
 }

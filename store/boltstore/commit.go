@@ -95,6 +95,7 @@ func (s *Store) write(f *store.Flush, next *head) (changed map[string]*sum, stuc
 		if err := w.flush(f); err != nil {
 			return err
 		}
+		letGo(tx)
 		return tx.Commit()
 	})
 	if err != nil {
