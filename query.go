@@ -237,7 +237,7 @@ func firstLine(text string) string {
 type Event struct {
 	Index    uint64 // of the log entry; several events may share one
 	Time     time.Time
-	Kind     string // enqueued, leased, rescheduled, finished, checkpointed, schedule_set, schedule_gone, tick, queue_set, session_opened, session_ended, pruned
+	Kind     string // enqueued, leased, rescheduled, finished, checkpointed, schedule_set, schedule_gone, tick, queue_set, session_opened, session_ended, pruned, cluster_set
 	Run      RunID
 	State    RunState // of the run, after the event
 	Attempt  int

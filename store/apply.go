@@ -111,6 +111,8 @@ func (s *State) apply(c *Command) Result {
 		return s.applyEndSession(c.End)
 	case KindPrune:
 		return s.applyPrune(c.Prune)
+	case KindSetCluster:
+		return s.applySetCluster(c.Cluster)
 	}
 	panic("store: command that DecodeBatch should have refused")
 }
@@ -164,12 +166,7 @@ func (s *State) applyPutQueue(q *Queue) Result {
 }
 
 func (s *State) applyOpenSession(o *OpenSession) Result {
-	for id, ses := range s.sessions { // order is not seen: each is set alike
-		if ses.Node == o.Node && !ses.Ended {
-			ses.Ended = true
-			s.dirtySessions[id] = struct{}{}
-		}
-	}
+	s.endSessions(o.Node)
 	s.meta.Session++
 	id := s.meta.Session
 	s.sessions[id] = &session{
@@ -185,6 +182,16 @@ func (s *State) applyOpenSession(o *OpenSession) Result {
 	}
 	s.emit(Event{Kind: EventSessionOpened, Session: id})
 	return Result{N: id}
+}
+
+// endSessions marks all sessions of a node as ended.
+func (s *State) endSessions(node string) {
+	for id, ses := range s.sessions { // order is not seen: each is set alike
+		if ses.Node == node && !ses.Ended {
+			ses.Ended = true
+			s.dirtySessions[id] = struct{}{}
+		}
+	}
 }
 
 func (s *State) applyEndSession(e *EndSession) Result {

@@ -49,6 +49,7 @@ const (
 	KindOpenSession
 	KindEndSession
 	KindPrune
+	KindSetCluster
 	kindEnd
 )
 
@@ -81,6 +82,7 @@ type Command struct {
 	Open       *OpenSession    `msg:"o,omitempty"`
 	End        *EndSession     `msg:"n,omitempty"`
 	Prune      *Prune          `msg:"g,omitempty"`
+	Cluster    *SetCluster     `msg:"b,omitempty"`
 }
 
 // Enqueue adds runs, all or none. Specs are encoded ([Spec.Encode]) and named by
@@ -240,6 +242,15 @@ type Prune struct {
 	Schedules []string     `msg:"d,omitempty"` // IDs
 }
 
+// SetCluster says what holds for the cluster as a whole. Empty fields change
+// nothing.
+type SetCluster struct {
+	ID     string       `msg:"i,omitempty"` // counts once: a cluster keeps its ID
+	Level  uint16       `msg:"l,omitempty"` // format level from the next entry on; never lowered
+	Put    []NodeRecord `msg:"p,omitempty"` // new, or in place of one of the same ID
+	Remove []string     `msg:"r,omitempty"` // IDs; their sessions end
+}
+
 // EncodeBatch appends the encoded form of b to dst.
 func EncodeBatch(dst []byte, b *Batch) ([]byte, error) {
 	return b.MarshalMsg(dst)
@@ -266,6 +277,10 @@ func DecodeBatch(data []byte) (*Batch, error) {
 		return nil, fmt.Errorf("%w: %w: format level %d, this build reads up to %d", ErrFormat, ErrNewer, b.Level, FormatLevel)
 	}
 	for i := range b.Commands {
+		if c := &b.Commands[i]; c.Cluster != nil && c.Cluster.Level > FormatLevel {
+			return nil, fmt.Errorf("%w: %w: the cluster's format level becomes %d, this build reads up to %d",
+				ErrFormat, ErrNewer, c.Cluster.Level, FormatLevel)
+		}
 		if !b.Commands[i].complete() {
 			return nil, fmt.Errorf("%w: command %d of kind %d is unknown or has no body", ErrFormat, i, b.Commands[i].Kind)
 		}
@@ -308,6 +323,8 @@ func (c *Command) complete() bool {
 		return c.End != nil
 	case KindPrune:
 		return c.Prune != nil
+	case KindSetCluster:
+		return c.Cluster != nil
 	}
 	return false
 }

@@ -186,8 +186,8 @@ func (z *Checkpoint) Msgsize() (s int) {
 func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(20)
-	var zb0001Mask uint32 /* 20 bits */
+	zb0001Len := uint32(21)
+	var zb0001Mask uint32 /* 21 bits */
 	_ = zb0001Mask
 	if z.Session == 0 {
 		zb0001Len--
@@ -264,6 +264,10 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 	if z.Prune == nil {
 		zb0001Len--
 		zb0001Mask |= 0x80000
+	}
+	if z.Cluster == nil {
+		zb0001Len--
+		zb0001Mask |= 0x100000
 	}
 	// variable map header, size zb0001Len
 	o = msgp.AppendMapHeader(o, zb0001Len)
@@ -570,6 +574,19 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 				o, err = z.Prune.MarshalMsg(o)
 				if err != nil {
 					err = msgp.WrapError(err, "Prune")
+					return
+				}
+			}
+		}
+		if (zb0001Mask & 0x100000) == 0 { // if not omitted
+			// string "b"
+			o = append(o, 0xa1, 0x62)
+			if z.Cluster == nil {
+				o = msgp.AppendNil(o)
+			} else {
+				o, err = z.Cluster.MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Cluster")
 					return
 				}
 			}
@@ -1204,6 +1221,23 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					return
 				}
 			}
+		case "b":
+			if msgp.IsNil(bts) {
+				bts, err = msgp.ReadNilBytes(bts)
+				if err != nil {
+					return
+				}
+				z.Cluster = nil
+			} else {
+				if z.Cluster == nil {
+					z.Cluster = new(SetCluster)
+				}
+				bts, err = z.Cluster.UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Cluster")
+					return
+				}
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -1328,6 +1362,12 @@ func (z *Command) Msgsize() (s int) {
 		s += msgp.NilSize
 	} else {
 		s += z.Prune.Msgsize()
+	}
+	s += 2
+	if z.Cluster == nil {
+		s += msgp.NilSize
+	} else {
+		s += z.Cluster.Msgsize()
 	}
 	return
 }
@@ -3136,6 +3176,161 @@ func (z *RunCommand) Msgsize() (s int) {
 		s += z.Row.Msgsize()
 	}
 	s += 2 + z.Segment.Msgsize() + 2 + msgp.Uint64Size
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
+func (z *SetCluster) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// check for omitted fields
+	zb0001Len := uint32(4)
+	var zb0001Mask uint8 /* 4 bits */
+	_ = zb0001Mask
+	if z.ID == "" {
+		zb0001Len--
+		zb0001Mask |= 0x1
+	}
+	if z.Level == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x2
+	}
+	if z.Put == nil {
+		zb0001Len--
+		zb0001Mask |= 0x4
+	}
+	if z.Remove == nil {
+		zb0001Len--
+		zb0001Mask |= 0x8
+	}
+	// variable map header, size zb0001Len
+	o = append(o, 0x80|uint8(zb0001Len))
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		if (zb0001Mask & 0x1) == 0 { // if not omitted
+			// string "i"
+			o = append(o, 0xa1, 0x69)
+			o = msgp.AppendString(o, z.ID)
+		}
+		if (zb0001Mask & 0x2) == 0 { // if not omitted
+			// string "l"
+			o = append(o, 0xa1, 0x6c)
+			o = msgp.AppendUint16(o, z.Level)
+		}
+		if (zb0001Mask & 0x4) == 0 { // if not omitted
+			// string "p"
+			o = append(o, 0xa1, 0x70)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.Put)))
+			for za0001 := range z.Put {
+				o, err = z.Put[za0001].MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Put", za0001)
+					return
+				}
+			}
+		}
+		if (zb0001Mask & 0x8) == 0 { // if not omitted
+			// string "r"
+			o = append(o, 0xa1, 0x72)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.Remove)))
+			for za0002 := range z.Remove {
+				o = msgp.AppendString(o, z.Remove[za0002])
+			}
+		}
+	}
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *SetCluster) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "i":
+			z.ID, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "ID")
+				return
+			}
+		case "l":
+			z.Level, bts, err = msgp.ReadUint16Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Level")
+				return
+			}
+		case "p":
+			var zb0002 uint32
+			zb0002, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Put")
+				return
+			}
+			if cap(z.Put) >= int(zb0002) {
+				z.Put = (z.Put)[:zb0002]
+			} else {
+				z.Put = make([]NodeRecord, zb0002)
+			}
+			for za0001 := range z.Put {
+				bts, err = z.Put[za0001].UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Put", za0001)
+					return
+				}
+			}
+		case "r":
+			var zb0003 uint32
+			zb0003, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Remove")
+				return
+			}
+			if cap(z.Remove) >= int(zb0003) {
+				z.Remove = (z.Remove)[:zb0003]
+			} else {
+				z.Remove = make([]string, zb0003)
+			}
+			for za0002 := range z.Remove {
+				z.Remove[za0002], bts, err = msgp.ReadStringBytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Remove", za0002)
+					return
+				}
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *SetCluster) Msgsize() (s int) {
+	s = 1 + 2 + msgp.StringPrefixSize + len(z.ID) + 2 + msgp.Uint16Size + 2 + msgp.ArrayHeaderSize
+	for za0001 := range z.Put {
+		s += z.Put[za0001].Msgsize()
+	}
+	s += 2 + msgp.ArrayHeaderSize
+	for za0002 := range z.Remove {
+		s += msgp.StringPrefixSize + len(z.Remove[za0002])
+	}
 	return
 }
 

@@ -18,6 +18,7 @@ const (
 	EventSessionOpened           // Session is new
 	EventSessionEnded            // Session will send no more
 	EventPruned                  // history was dropped
+	EventClusterSet              // what holds for the cluster as a whole changed, or a node came or went
 )
 
 // An Event is what applying a command changed. Its records are the immutable
@@ -35,7 +36,7 @@ type Event struct {
 
 var eventNames = [...]string{
 	"", "enqueued", "leased", "rescheduled", "finished", "checkpointed", "schedule_set", "schedule_gone",
-	"tick", "queue_set", "session_opened", "session_ended", "pruned",
+	"tick", "queue_set", "session_opened", "session_ended", "pruned", "cluster_set",
 }
 
 // String returns the kind's word.

@@ -65,6 +65,9 @@ type Meta struct {
 
 	Revivals      []Revival `msg:"r,omitempty"` // the last final runs taken up again
 	RevivedBefore uint64    `msg:"b,omitempty"` // index up to which revivals are forgotten
+
+	Cluster string       `msg:"n,omitempty"` // ID of the cluster; "" if it never had a second node
+	Nodes   []NodeRecord `msg:"m,omitempty"` // by ID; never changed in place
 }
 
 // Revival remembers that a final run was taken up again by the entry at Index.

@@ -10,8 +10,8 @@ import (
 func (z *Meta) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(11)
-	var zb0001Mask uint16 /* 11 bits */
+	zb0001Len := uint32(13)
+	var zb0001Mask uint16 /* 13 bits */
 	_ = zb0001Mask
 	if z.Revivals == nil {
 		zb0001Len--
@@ -20,6 +20,14 @@ func (z *Meta) MarshalMsg(b []byte) (o []byte, err error) {
 	if z.RevivedBefore == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x400
+	}
+	if z.Cluster == "" {
+		zb0001Len--
+		zb0001Mask |= 0x800
+	}
+	if z.Nodes == nil {
+		zb0001Len--
+		zb0001Mask |= 0x1000
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -75,6 +83,23 @@ func (z *Meta) MarshalMsg(b []byte) (o []byte, err error) {
 			// string "b"
 			o = append(o, 0xa1, 0x62)
 			o = msgp.AppendUint64(o, z.RevivedBefore)
+		}
+		if (zb0001Mask & 0x800) == 0 { // if not omitted
+			// string "n"
+			o = append(o, 0xa1, 0x6e)
+			o = msgp.AppendString(o, z.Cluster)
+		}
+		if (zb0001Mask & 0x1000) == 0 { // if not omitted
+			// string "m"
+			o = append(o, 0xa1, 0x6d)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.Nodes)))
+			for za0002 := range z.Nodes {
+				o, err = z.Nodes[za0002].MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Nodes", za0002)
+					return
+				}
+			}
 		}
 	}
 	return
@@ -206,6 +231,31 @@ func (z *Meta) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "RevivedBefore")
 				return
 			}
+		case "n":
+			z.Cluster, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Cluster")
+				return
+			}
+		case "m":
+			var zb0004 uint32
+			zb0004, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Nodes")
+				return
+			}
+			if cap(z.Nodes) >= int(zb0004) {
+				z.Nodes = (z.Nodes)[:zb0004]
+			} else {
+				z.Nodes = make([]NodeRecord, zb0004)
+			}
+			for za0002 := range z.Nodes {
+				bts, err = z.Nodes[za0002].UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Nodes", za0002)
+					return
+				}
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -224,7 +274,10 @@ func (z *Meta) Msgsize() (s int) {
 	for za0001 := range z.Revivals {
 		s += 1 + 2 + z.Revivals[za0001].ID.Msgsize() + 2 + msgp.Uint64Size
 	}
-	s += 2 + msgp.Uint64Size
+	s += 2 + msgp.Uint64Size + 2 + msgp.StringPrefixSize + len(z.Cluster) + 2 + msgp.ArrayHeaderSize
+	for za0002 := range z.Nodes {
+		s += z.Nodes[za0002].Msgsize()
+	}
 	return
 }
 

@@ -121,7 +121,7 @@ func (d *unpacker) event(e *EventRecord) {
 		e.Schedule = d.text()
 	case EventQueueSet:
 		e.Queue = d.text()
-	case EventSessionOpened, EventSessionEnded, EventPruned:
+	case EventSessionOpened, EventSessionEnded, EventPruned, EventClusterSet:
 		e.Session = d.uvarint()
 	default:
 		d.bad = true

@@ -76,7 +76,7 @@ func (d *Dispatcher) configured(st *store.State, e *store.Event) {
 		q := d.queue(e.Queue.Name)
 		q.limit, q.paused = e.Queue.Limit, e.Queue.Paused
 		q.changed()
-	case store.EventSessionOpened:
+	case store.EventSessionOpened, store.EventClusterSet:
 		d.opened(st)
 	case store.EventSessionEnded:
 		delete(d.dead, e.Session)
