@@ -98,7 +98,10 @@ func (b *batcher) lead(r *raft.Raft) {
 // What is in flight goes on to its fate.
 func (b *batcher) refuse(err error) {
 	b.mu.Lock()
-	waiting := append(b.reports.empty(), b.adding.empty()...)
+	var waiting []*waiter
+	if b.raft != nil || b.remote == nil || !errors.Is(err, ErrNotLeader) {
+		waiting = append(b.reports.empty(), b.adding.empty()...)
+	}
 	b.raft, b.refusal, b.nudged = nil, err, false
 	b.mu.Unlock()
 	for _, w := range waiting {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,7 +38,8 @@ type batcher struct {
 	reports  lane       // the others, which are never held back
 	nudged   bool       // an entry is wanted though nobody waits
 	raft     *raft.Raft // nil while the node does not lead
-	refusal  error      // what callers get while raft is nil
+	remote   *remote    // to the leader, if that is another node; nil while there is none
+	refusal  error      // what callers get while raft and remote are nil
 	inflight []*batch
 	drained  chan struct{} // closed when inflight becomes empty, if not nil
 
@@ -95,7 +97,7 @@ func (b *batcher) do(ctx context.Context, w *waiter) ([]store.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := b.enqueue(w); err != nil {
+	if err := b.enqueue(w, false); err != nil {
 		return nil, err
 	}
 	select {
@@ -132,9 +134,9 @@ func (w *waiter) measure() {
 	}
 }
 
-// enqueue admits a call. Errors: [ErrTooLarge], [ErrOverloaded], [ErrStorage],
-// [ErrNotLeader], [ErrParked], [ErrClosed].
-func (b *batcher) enqueue(w *waiter) error {
+// enqueue admits a call; one that another node has forwarded is not forwarded
+// again. Errors: [ErrTooLarge], [ErrOverloaded], [ErrStorage], [ErrNotLeader], [ErrParked], [ErrClosed].
+func (b *batcher) enqueue(w *waiter, forwarded bool) error {
 	w.measure()
 	if w.size > MaxEntryBytes { // at most so much: the bound counts the longest form of each number
 		data, err := store.EncodeBatch(nil, &store.Batch{Commands: w.cmds})
@@ -151,7 +153,7 @@ func (b *batcher) enqueue(w *waiter) error {
 	b.mu.Lock()
 	l := b.lane(w)
 	switch {
-	case b.raft == nil:
+	case b.raft == nil && (b.remote == nil || forwarded || !errors.Is(b.refusal, ErrNotLeader)):
 		defer b.mu.Unlock()
 		return b.refusal
 	case len(l.waiters) >= b.node.cfg.MaxWaiting || l.bytes > maxWaitingBytes:
@@ -227,10 +229,16 @@ func (b *batcher) run() {
 		case <-b.quit:
 			return
 		}
-		bt, r := b.form()
+		bt, r, to := b.form()
 		if bt == nil {
 			b.turn <- struct{}{} // the others end too
 			return
+		}
+		if r == nil {
+			settle := b.forward(bt, to)
+			b.turn <- struct{}{}
+			settle()
+			continue
 		}
 		fate, err := b.send(bt, r)
 		b.turn <- struct{}{}
@@ -243,21 +251,22 @@ func (b *batcher) run() {
 	}
 }
 
-// form waits for calls and takes as many as an entry holds; nil after quit.
-func (b *batcher) form() (*batch, *raft.Raft) {
+// form waits for calls and takes as many as an entry holds, and says where they go:
+// into the log or, if r is nil, to the leader. The batch is nil after quit.
+func (b *batcher) form() (bt *batch, r *raft.Raft, to *remote) {
 	for {
 		b.mu.Lock()
-		if b.raft != nil && b.wantedLocked() {
-			bt := b.takeLocked()
-			r := b.raft
+		r, to = b.raft, b.remote
+		if (r != nil || to != nil) && b.wantedLocked() {
+			bt = b.takeLocked()
 			b.mu.Unlock()
-			return bt, r
+			return bt, r, to
 		}
 		b.mu.Unlock()
 		select {
 		case <-b.kick:
 		case <-b.quit:
-			return nil, nil
+			return nil, nil, nil
 		}
 	}
 }

@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/escapement-go/scheduler/store"
@@ -79,6 +82,15 @@ type Setup struct {
 	// Dir is the folder of the log. "" keeps the log in memory: the node forgets
 	// everything that Storage does not keep.
 	Dir string
+
+	// Cluster makes the node one of several. nil: it is a cluster of its own, without
+	// a port. Heartbeat, Election and Lease of Cluster win over those here.
+	Cluster *Config
+
+	// OnSession is given the connections of other nodes' worker sessions, on a node
+	// that leads. The connection is closed when it returns; it must return when ctx
+	// ends.
+	OnSession func(ctx context.Context, conn net.Conn, from string)
 
 	Storage Storage
 	Clock   Clock        // default: the system's clock
@@ -178,6 +190,13 @@ func (c Setup) withDefaults() (Setup, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	var faults []error
+	if c.Cluster != nil {
+		own := *c.Cluster
+		setDefault(&own.MaxClockSkew, DefaultMaxClockSkew)
+		c.Cluster = &own
+		c.Heartbeat, c.Election, c.Lease = cmp.Or(own.Heartbeat, c.Heartbeat), cmp.Or(own.Election, c.Election), cmp.Or(own.Lease, c.Lease)
+		faults = append(faults, own.check(c.ID))
+	}
 	bad := func(is bool, format string, args ...any) {
 		if is {
 			faults = append(faults, fmt.Errorf("cluster: configuration: "+format, args...))

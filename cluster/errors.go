@@ -47,8 +47,15 @@ var (
 	// ErrConflict says that a folder cannot be filled from a backup.
 	ErrConflict = errors.New("cluster: conflict")
 
-	// ErrNotMember says that the folder belongs to a cluster of which the node
-	// ID is no member.
+	// ErrDuplicateID says that another process is alive under the node's ID. This
+	// one parks.
+	ErrDuplicateID = errors.New("cluster: node ID is in use")
+
+	// ErrOtherCluster says that a node that was dialed is in another cluster.
+	ErrOtherCluster = errors.New("cluster: node of another cluster")
+
+	// ErrNotMember says that a node ID is no member of the cluster, or of the one
+	// that the folder belongs to.
 	ErrNotMember = errors.New("cluster: node is no member")
 )
 

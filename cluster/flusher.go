@@ -254,7 +254,7 @@ func (f *flusher) replace(r io.Reader) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.state, n.configuration = state, config
-	n.applied.Store(f.position().index)
+	n.moveTo(state.Meta().Index, state.Meta().Term)
 	n.clocks.applied(state.Meta().Wall, state.Meta().Elapsed)
 	return nil
 }

@@ -58,6 +58,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 	}
 	if own != nil {
 		n.batcher.answer(own, results)
+		n.nudge()
 	}
 	return nil
 }
@@ -107,10 +108,22 @@ func (n *Node) apply(l *raft.Log, b *store.Batch) (results []store.Result, err e
 	if n.cfg.OnApply != nil {
 		n.cfg.OnApply(n.state, l.Index, b, results, events)
 	}
-	n.applied.Store(l.Index)
+	n.moveTo(l.Index, l.Term)
 	n.clocks.applied(b.Wall, n.state.Meta().Elapsed)
 	n.flusher.changed(n.state.Unflushed())
 	return results, nil
+}
+
+// moveTo notes where the state is now.
+func (n *Node) moveTo(index, term uint64) {
+	n.applied.Store(index)
+	if n.links == nil {
+		return
+	}
+	n.committed.Store(&logPosition{index, term})
+	if n.watchers.Load() > 0 {
+		n.moved.fire()
+	}
 }
 
 // contain parks the node if the deferring hook panics, and sets ok to false. The
@@ -134,7 +147,7 @@ func (f *fsm) StoreConfiguration(index uint64, c raft.Configuration) {
 	var entry raft.Log
 	if f.guard.inner.GetLog(index, &entry) == nil { // raft does not tell its term
 		n.state.Advance(index, entry.Term)
-		n.applied.Store(index)
+		n.moveTo(index, entry.Term)
 	}
 	n.flusher.changed(n.state.Unflushed())
 }

@@ -14,6 +14,7 @@ import (
 type instance struct {
 	raft    *raft.Raft
 	guard   *guard
+	trans   *transport
 	leaders chan raft.Observation // 1: the leader changed, see raft.LeaderWithID
 	watch   *raft.Observer
 }
@@ -71,8 +72,12 @@ func (n *Node) start(log LogStore) (inst *instance, err error) {
 			err = fmt.Errorf("cluster: start raft: %w", cause)
 		}
 	}()
-	local := newLoopback(raft.ServerAddress(n.cfg.ID))
-	trans := &transport{Transport: local, guard: g, lease: n.cfg.Lease}
+	trans := &transport{guard: g, lease: n.cfg.Lease}
+	if n.links == nil {
+		trans.Transport = newLoopback(raft.ServerAddress(n.cfg.ID))
+	} else {
+		trans.Transport = n.networkTransport()
+	}
 	conf := n.raftConfig()
 	if err := n.bootstrap(conf, g, trans); err != nil {
 		return nil, err
@@ -82,34 +87,55 @@ func (n *Node) start(log LogStore) (inst *instance, err error) {
 		return nil, fmt.Errorf("cluster: start raft: %w", err)
 	}
 	members := r.GetConfiguration().Configuration()
-	if !isMember(members, n.cfg.ID) {
+	if !isMember(members, n.cfg.ID) && (n.links == nil || len(members.Servers) > 0) {
 		_ = r.Shutdown().Error() // it cannot fail
 		return nil, fmt.Errorf("%w: %q is not among %v", ErrNotMember, n.cfg.ID, members.Servers)
 	}
-	inst = &instance{raft: r, guard: g, leaders: make(chan raft.Observation, 1)}
+	inst = &instance{raft: r, guard: g, trans: trans, leaders: make(chan raft.Observation, 1)}
 	inst.watch = raft.NewObserver(inst.leaders, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
 	})
 	r.RegisterObserver(inst.watch)
 	if soleVoter(members, n.cfg.ID) {
-		local.elect(conf.LocalID)
+		trans.elect(conf.LocalID)
 	}
 	return inst, nil
 }
 
-// bootstrap makes an empty log that of a cluster of one.
+// networkTransport is raft's own, over the links.
+func (n *Node) networkTransport() raft.Transport {
+	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: n.links.newLayer(), MaxPool: 3, MaxRPCsInFlight: 1, Timeout: 10 * n.cfg.Heartbeat,
+		Logger: newRaftLogger(n.log), MsgpackUseNewTimeFormat: true,
+	})
+}
+
+// bootstrap gives an empty log its first configuration: a lone node itself, one
+// that founds a cluster all the founders. Others get theirs from a leader.
 func (n *Node) bootstrap(conf *raft.Config, g *guard, trans raft.Transport) error {
 	exists, err := raft.HasExistingState(g, g, n.snaps)
 	if err != nil {
 		return damaged("look for a log: %v", err)
 	}
-	if exists {
+	if exists || n.links != nil && len(n.founders) == 0 {
 		return nil
 	}
-	self := raft.Server{ID: conf.LocalID, Address: trans.LocalAddr(), Suffrage: raft.Voter}
-	err = raft.BootstrapCluster(conf, g, g, n.snaps, trans, raft.Configuration{Servers: []raft.Server{self}})
-	if err != nil {
+	members := []string{n.cfg.ID}
+	if n.links != nil {
+		members = members[:0]
+		for _, f := range n.founders {
+			members = append(members, f.ID)
+		}
+		if err := n.keepFounders(g.inner); err != nil {
+			return err
+		}
+	}
+	var first raft.Configuration
+	for _, id := range members {
+		first.Servers = append(first.Servers, raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(id), Suffrage: raft.Voter})
+	}
+	if err := raft.BootstrapCluster(conf, g, g, n.snaps, trans, first); err != nil {
 		return fmt.Errorf("cluster: bootstrap: %w", err)
 	}
 	return nil
@@ -123,6 +149,7 @@ func (n *Node) raftConfig() *raft.Config {
 	c.LeaderLeaseTimeout = n.cfg.Lease
 	c.Logger = newRaftLogger(n.log)
 	c.NoLegacyTelemetry = true
+	c.MaxAppendEntries = 16 // an entry of ours holds a batch
 	c.ShutdownOnRemove = false
 
 	// Storage is the snapshot, and the flusher truncates the log: raft does

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/escapement-go/scheduler/store"
 )
@@ -15,7 +16,10 @@ const (
 	keyError    = "error"
 	keyFailures = "failures"
 	keyIndex    = "index"
+	keyBound    = "bound"
 	keyNodeID   = "node_id"
+	keyPeer     = "peer"
+	keyReason   = "reason"
 	keyTerm     = "term"
 )
 
@@ -38,6 +42,23 @@ type Node struct {
 	snaps   *snapshots
 	mem     *memLog // the log of a node without a folder
 
+	links       *links // nil: a lone node without a port
+	incarnation string
+	founders    []store.NodeRecord // of the cluster that this node founds; set before begun
+	begun       atomic.Bool        // it takes part in a cluster
+	members     members
+	waits       atomic.Pointer[string] // why it is in no cluster yet, or not let in
+	skewed      atomic.Bool            // its clock is off, as it found while leading
+	joining     sync.Mutex             // serialises changes of membership
+	born        time.Time
+	ledSince    atomic.Int64 // ns since born; of the last time it began to lead
+
+	promised  atomic.Uint64               // index that this node's callers were answered for
+	committed atomic.Pointer[logPosition] // of the newest entry applied
+	nudges    chan struct{}               // 1: committed has moved
+	watchers  atomic.Int64                // who waits for moved
+	moved     notice                      // the state has moved on
+
 	inst    atomic.Pointer[instance] // nil while the log is closed
 	session atomic.Pointer[session]
 	applied atomic.Uint64 // index the state is at; written under mu
@@ -52,6 +73,8 @@ type Node struct {
 	reason error
 	parked chan struct{} // closed once reason is set
 
+	life    context.Context //nolint:containedctx // ends with stop
+	end     context.CancelFunc
 	stop    chan struct{} // closed by Shutdown
 	stopped chan struct{} // closed once all is closed
 	once    sync.Once
@@ -75,7 +98,9 @@ func Open(ctx context.Context, cfg Setup) (*Node, error) {
 		cfg: cfg, log: cfg.Logger.With(slog.String(keyNodeID, cfg.ID)),
 		clocks: clocks{wall: cfg.Clock},
 		parked: make(chan struct{}), stop: make(chan struct{}), stopped: make(chan struct{}),
+		born: time.Now(), nudges: make(chan struct{}, 1),
 	}
+	n.life, n.end = context.WithCancel(context.WithoutCancel(ctx))
 	n.batcher, n.flusher, n.snaps = newBatcher(n), newFlusher(n), &snapshots{node: n}
 	if cfg.Dir == "" && cfg.OpenLog == nil {
 		n.mem = newMemLog()
@@ -93,16 +118,45 @@ func Open(ctx context.Context, cfg Setup) (*Node, error) {
 	if cfg.Opened != nil {
 		cfg.Opened(n)
 	}
-	inst, err := n.open()
-	if err != nil {
+	if err := n.take(); err != nil {
 		return nil, err
 	}
-	n.workers.Go(func() { n.supervise(inst) })
 	n.workers.Go(n.flusher.run)
 	for range cfg.Depth {
 		n.senders.Go(n.batcher.run)
 	}
 	return n, nil
+}
+
+// take begins to take part: at once, or in the background if the node first has to
+// find the others.
+func (n *Node) take() error {
+	if n.cfg.Cluster == nil {
+		return n.takeUp()
+	}
+	empty, err := n.settle()
+	if err != nil {
+		return err
+	}
+	if n.links, err = n.listen(); err != nil {
+		return err
+	}
+	if empty {
+		n.workers.Go(func() { n.supervise(n.begin()) })
+	} else if err := n.takeUp(); err != nil {
+		return errors.Join(err, n.links.close())
+	}
+	n.workers.Go(n.follow)
+	return nil
+}
+
+func (n *Node) takeUp() error {
+	inst, err := n.open()
+	if err != nil {
+		return err
+	}
+	n.workers.Go(func() { n.supervise(inst) })
+	return nil
 }
 
 // Shutdown stops taking calls, lets what is in flight end, writes what Storage
@@ -112,6 +166,7 @@ func Open(ctx context.Context, cfg Setup) (*Node, error) {
 func (n *Node) Shutdown(ctx context.Context) error {
 	n.once.Do(func() {
 		close(n.stop)
+		n.end()
 		n.batcher.refuse(ErrClosed)
 		go n.finish() // ends by closing stopped, which every Shutdown waits for
 	})
@@ -127,13 +182,17 @@ func (n *Node) finish() {
 	defer close(n.stopped)
 	close(n.flusher.quit)
 	n.workers.Wait() // the supervisor closes raft and the log
+	var unlinked error
+	if n.links != nil {
+		unlinked = n.links.close()
+	}
 	close(n.batcher.quit)
 	n.senders.Wait()
 	var flushed error
 	if n.parkedBy() == nil {
 		flushed = n.flusher.flush()
 	}
-	n.closed = errors.Join(flushed, n.cfg.Storage.Close())
+	n.closed = errors.Join(flushed, unlinked, n.cfg.Storage.Close())
 	n.changes.fire()
 }
 

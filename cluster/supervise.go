@@ -59,14 +59,18 @@ func (n *Node) why(inst *instance) error {
 
 // serve follows the leadership of inst until it is over.
 func (n *Node) serve(inst *instance) {
+	ends := func() {} // what leading began
+	defer func() { ends() }()
 	for {
 		select {
 		case leads := <-inst.raft.LeaderCh():
 			// The channel keeps the newest word alone: a true after a true is a
 			// leadership lost and won again.
 			n.standDown(ErrNotLeader)
-			if leads {
-				n.takeLead(inst)
+			ends()
+			ends = func() {}
+			if leads && n.takeLead(inst) {
+				ends = n.lead(inst, inst.raft.CurrentTerm())
 			}
 		case <-inst.leaders:
 			_, id := inst.raft.LeaderWithID()
@@ -84,24 +88,26 @@ func (n *Node) serve(inst *instance) {
 	}
 }
 
-// takeLead begins to lead once all entries of earlier leaders are applied.
-func (n *Node) takeLead(inst *instance) {
+// takeLead begins to lead once all entries of earlier leaders are applied. It
+// reports whether the node leads.
+func (n *Node) takeLead(inst *instance) bool {
 	term := inst.raft.CurrentTerm()
 	if err := inst.raft.Barrier(0).Error(); err != nil {
 		if !errors.Is(err, raft.ErrLeadershipLost) && !errors.Is(err, raft.ErrNotLeader) {
 			n.log.Warn("barrier failed", keyTerm, term, keyError, err)
 		}
-		return // another word comes by LeaderCh
+		return false // another word comes by LeaderCh
 	}
 	if n.ending() {
-		return
+		return false
 	}
 	if !n.turn(true, func() { n.clocks.start(n.state.Meta(), term) }) {
-		return
+		return false
 	}
 	n.batcher.lead(inst.raft)
 	n.log.Info("leading", slog.Uint64(keyTerm, term), slog.Uint64(keyIndex, n.applied.Load()))
 	n.changes.fire()
+	return true
 }
 
 // turn tells the host that the node begins or ends to lead, after first. It

@@ -81,6 +81,20 @@ func (t *transport) Close() error {
 	return nil
 }
 
+// elect makes raft begin an election at once. It is for a sole voter, which need
+// not wait to see whether somebody else leads.
+func (t *transport) elect(id raft.ServerID) {
+	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
+		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: []byte(id),
+	}}
+	if l, lone := t.Transport.(*loopback); lone {
+		l.rpcs <- raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}
+		return
+	}
+	// Through its own port. If that fails, raft's timeout will do.
+	go func() { _ = t.TimeoutNow(id, raft.ServerAddress(id), req, new(raft.TimeoutNowResponse)) }() // ends by its timeout
+}
+
 // loopback is the transport of a node without peers: no port, no goroutine.
 type loopback struct {
 	addr raft.ServerAddress
@@ -91,17 +105,6 @@ var errNoPeers = errors.New("cluster: a lone node has no peers")
 
 func newLoopback(addr raft.ServerAddress) *loopback {
 	return &loopback{addr: addr, rpcs: make(chan raft.RPC, 1)} // 1: elect must not wait for raft
-}
-
-// elect makes raft begin an election at once. It is for a sole voter, which need
-// not wait to see whether somebody else leads.
-func (l *loopback) elect(id raft.ServerID) {
-	l.rpcs <- raft.RPC{
-		Command: &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
-			ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: []byte(l.addr),
-		}},
-		RespChan: make(chan raft.RPCResponse, 1),
-	}
 }
 
 func (l *loopback) Consumer() <-chan raft.RPC          { return l.rpcs }

@@ -1,0 +1,304 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/raft"
+
+	"github.com/escapement-go/scheduler/store"
+)
+
+// members are what this node has heard of the others lately.
+type members struct {
+	mu   sync.Mutex // guards seen
+	seen map[string]seen
+}
+
+type seen struct {
+	status peerStatus
+	at     time.Time
+}
+
+func (m *members) note(id string, s *peerStatus) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.seen == nil {
+		m.seen = make(map[string]seen)
+	}
+	m.seen[id] = seen{*s, time.Now()}
+}
+
+func (m *members) of(id string) (seen, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, ok := m.seen[id]
+	return s, ok
+}
+
+// Member is a node of the cluster as another node knows it.
+type Member struct {
+	ID       string
+	Address  string // "" if unknown
+	Voter    bool   // false while it catches up, and for an observer
+	Observer bool
+	Leader   bool
+
+	// The following is known to the leader alone, of the others.
+	Contact time.Duration // since it was last heard of; negative if it never was
+	Applied uint64        // index of its state
+	Offset  time.Duration // its wall clock less the leader's
+	Error   time.Duration // by how much Offset may be off; 0 if it is unknown
+}
+
+// Members returns who is in the cluster, by ID.
+func (n *Node) Members() []Member {
+	inst := n.inst.Load()
+	if inst == nil {
+		return nil
+	}
+	leader, _ := n.leader()
+	n.mu.RLock()
+	meta := n.state.Meta()
+	n.mu.RUnlock()
+	var list []Member
+	for _, s := range inst.raft.GetConfiguration().Configuration().Servers {
+		m := Member{ID: string(s.ID), Voter: s.Suffrage == raft.Voter, Leader: string(s.ID) == leader, Contact: -1}
+		rec, _ := meta.Node(m.ID)
+		m.Observer = rec.Observer
+		if n.links != nil && m.ID == n.cfg.ID {
+			m.Address = n.links.address
+		} else if n.links != nil {
+			m.Address, _ = n.links.lookUp(m.ID) // "" if unknown
+		}
+		switch heard, ok := n.members.of(m.ID); {
+		case m.ID == n.cfg.ID:
+			m.Contact, m.Applied = 0, n.applied.Load()
+		case ok && n.Leading():
+			m.Contact, m.Applied = time.Since(heard.at), heard.status.Applied
+			m.Offset, m.Error = time.Duration(heard.status.Offset), time.Duration(heard.status.Error)
+		}
+		list = append(list, m)
+	}
+	slices.SortFunc(list, func(a, b Member) int {
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+// Remove takes a node out of the cluster for good, dead or alive. Its leases end.
+// To come back it has to join with an empty folder.
+//
+// Errors: [ErrNotMember]; [ErrNotLeader] if no leader takes the request; that of
+// ctx. After an error the node may be out nevertheless.
+func (n *Node) Remove(ctx context.Context, id string) error {
+	for {
+		changed := n.changes.wait()
+		err := n.remove(ctx, id)
+		if err == nil || errors.Is(err, ErrNotMember) || n.down() != nil {
+			return err
+		}
+		if pause(ctx, changed) != nil {
+			return err
+		}
+	}
+}
+
+func (n *Node) remove(ctx context.Context, id string) error {
+	if n.Leading() {
+		return n.expel(ctx, id)
+	}
+	leader, _ := n.leader()
+	if leader == "" || n.links == nil {
+		return ErrNotLeader
+	}
+	conn, err := n.links.dial(ctx, leader, streamJoin)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // nothing is written any more
+	reply, err := request(conn, &joinRequest{Remove: id})
+	switch {
+	case err != nil:
+		return err
+	case reply.Unknown:
+		return fmt.Errorf("%w: %q", ErrNotMember, id)
+	case !reply.Done:
+		return fmt.Errorf("cluster: remove node %q: %s", id, reply.Text)
+	}
+	return nil
+}
+
+// expel removes a node, on the leader.
+func (n *Node) expel(ctx context.Context, id string) error {
+	n.joining.Lock()
+	defer n.joining.Unlock()
+	inst := n.inst.Load()
+	if inst == nil || !n.Leading() {
+		return ErrNotLeader
+	}
+	n.mu.RLock()
+	meta := n.state.Meta()
+	n.mu.RUnlock()
+	_, known := meta.Node(id)
+	if !known && !isMember(inst.raft.GetConfiguration().Configuration(), id) {
+		return fmt.Errorf("%w: %q", ErrNotMember, id)
+	}
+	// The state first: a leader that removes itself cannot do it afterwards.
+	if err := n.setCluster(ctx, &store.SetCluster{Remove: []string{id}}); err != nil {
+		return err
+	}
+	if err := inst.raft.RemoveServer(raft.ServerID(id), 0, joinTime).Error(); err != nil {
+		return fmt.Errorf("cluster: remove node %q: %w", id, err)
+	}
+	n.log.Info("node removed", keyPeer, id)
+	return nil
+}
+
+// tendEvery is how often the leader looks after the cluster.
+const tendEvery = 500 * time.Millisecond
+
+// tend looks after the cluster while this node leads.
+func (n *Node) tend(ctx context.Context, inst *instance) {
+	ticker := time.NewTicker(tendEvery)
+	defer ticker.Stop()
+	for {
+		if err := n.tendOnce(ctx, inst); err != nil && ctx.Err() == nil {
+			n.log.Debug("cluster is not looked after now", keyError, err)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (n *Node) tendOnce(ctx context.Context, inst *instance) error {
+	n.mu.RLock()
+	meta := n.state.Meta()
+	n.mu.RUnlock()
+	members := inst.raft.GetConfiguration().Configuration()
+	if set := n.news(&meta, members); set != nil {
+		if err := n.setCluster(ctx, set); err != nil {
+			return err
+		}
+	}
+	return errors.Join(n.promote(inst, &meta, members), n.removeDead(ctx, members), n.watchClock(ctx, members))
+}
+
+// news returns what the state should know and does not, or nil.
+func (n *Node) news(meta *store.Meta, members raft.Configuration) *store.SetCluster {
+	set := new(store.SetCluster)
+	if meta.Cluster == "" {
+		set.ID = uuid.NewString()
+		set.Put = append(set.Put, n.founders...)
+	}
+	level := uint16(store.FormatLevel)
+	for _, s := range members.Servers {
+		rec, known := meta.Node(string(s.ID))
+		now := rec
+		if string(s.ID) == n.cfg.ID {
+			now = n.record()
+		} else if heard, ok := n.members.of(string(s.ID)); ok && known {
+			now.Address, now.Level = heard.status.Address, heard.status.Level
+		}
+		if now != rec && !slices.ContainsFunc(set.Put, func(r store.NodeRecord) bool { return r.ID == now.ID }) {
+			set.Put = append(set.Put, now)
+		}
+		level = min(level, now.Level) // 0 for one that nothing is known of
+	}
+	if level > meta.Level {
+		set.Level = level
+		n.log.Info("format level rises", slog.Int("level", int(level)))
+	}
+	if set.ID == "" && set.Level == 0 && len(set.Put) == 0 {
+		return nil
+	}
+	return set
+}
+
+// caughtUp is how many entries a node may lack to become a voter, and fresh how
+// old its word for it may be.
+const (
+	caughtUp = 1024
+	fresh    = 3 * time.Second
+)
+
+// promote makes voters of those that have caught up.
+func (n *Node) promote(inst *instance, meta *store.Meta, members raft.Configuration) error {
+	for _, s := range members.Servers {
+		rec, known := meta.Node(string(s.ID))
+		heard, ok := n.members.of(string(s.ID))
+		if s.Suffrage == raft.Voter || !known || rec.Observer || !ok ||
+			time.Since(heard.at) > fresh || heard.status.Applied+caughtUp < n.applied.Load() || heard.status.Applied == 0 {
+			continue
+		}
+		if err := inst.raft.AddVoter(s.ID, s.Address, 0, joinTime).Error(); err != nil {
+			return fmt.Errorf("cluster: make node %q a voter: %w", s.ID, err)
+		}
+		n.log.Info("node votes", keyPeer, s.ID)
+	}
+	return nil
+}
+
+// removeDead takes out one node that was not heard of for too long, if a majority
+// of what is left was heard of lately.
+func (n *Node) removeDead(ctx context.Context, members raft.Configuration) error {
+	bound := n.cfg.Cluster.RemoveDead
+	if bound == 0 {
+		return nil
+	}
+	alive, dead := 0, ""
+	for _, s := range members.Servers {
+		heard, ok := n.members.of(string(s.ID))
+		switch {
+		case string(s.ID) == n.cfg.ID, ok && time.Since(heard.at) < fresh:
+			if s.Suffrage == raft.Voter {
+				alive++
+			}
+		case ok && time.Since(heard.at) > bound, !ok && n.ledFor() > bound:
+			dead = string(s.ID)
+		}
+	}
+	if dead == "" || len(members.Servers) < 3 || 2*alive <= len(members.Servers)-1 {
+		return nil
+	}
+	n.log.Warn("node is dead, it is taken out", keyPeer, dead, keyBound, bound)
+	return n.expel(ctx, dead)
+}
+
+// StepAside hands leadership over if this node leads and another voter can take it.
+// Calls are held up meanwhile, and go to the new leader then. It returns once this
+// node does not lead any more, or with why it still does.
+//
+// Raft's transfer may leave a gap without a leader; it is for a node that stops, and
+// for one whose clock is wrong.
+func (n *Node) StepAside(ctx context.Context) error {
+	inst := n.inst.Load()
+	if inst == nil || !n.Leading() || soleVoter(inst.raft.GetConfiguration().Configuration(), n.cfg.ID) {
+		return nil
+	}
+	n.log.Info("handing leadership over")
+	done := inst.raft.LeadershipTransfer()
+	result := make(chan error, 1) // 1: raft's answer is taken even if nobody waits
+	go func() { result <- done.Error() }()
+	select {
+	case err := <-result:
+		if err != nil {
+			return fmt.Errorf("cluster: hand leadership over: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,108 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// nudger tells followers at once that an entry is committed. Raft tells them with
+// the next entry or, if there is none, up to 100 ms later; until then their reads,
+// and their callers that wait for a run's end, would see the past.
+//
+// What it sends is an AppendEntries without entries, from the leader of its term,
+// about an entry that is committed: a message that raft itself might have sent.
+type nudger struct {
+	node *Node
+	inst *instance
+	term uint64
+
+	mu    sync.Mutex // guards busy
+	busy  map[raft.ServerID]bool
+	sends sync.WaitGroup
+}
+
+// run sends until ctx ends.
+func (d *nudger) run(ctx context.Context) {
+	defer d.sends.Wait()
+	for {
+		select {
+		case <-d.node.nudges:
+			d.nudge()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// nudge tells those who are not being told already; these are told again when a
+// next entry is applied.
+func (d *nudger) nudge() {
+	at := d.node.committed.Load()
+	r := d.inst.raft
+	if at == nil || r.LastIndex() != at.index {
+		return // raft has an entry to send, which says the same
+	}
+	trans := d.inst.trans
+	for _, s := range r.GetConfiguration().Configuration().Servers {
+		if string(s.ID) == d.node.cfg.ID {
+			continue
+		}
+		d.mu.Lock()
+		free := !d.busy[s.ID]
+		d.busy[s.ID] = true
+		d.mu.Unlock()
+		if !free {
+			continue
+		}
+		d.sends.Go(func() {
+			self := []byte(d.node.cfg.ID)
+			_ = trans.AppendEntries(s.ID, s.Address, &raft.AppendEntriesRequest{ // raft will tell it in its own time
+				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: self, Addr: self},
+				Term:      d.term, PrevLogEntry: at.index, PrevLogTerm: at.term, LeaderCommitIndex: at.index,
+			}, new(raft.AppendEntriesResponse))
+			d.mu.Lock()
+			d.busy[s.ID] = false
+			d.mu.Unlock()
+			if now := d.node.committed.Load(); now != at {
+				d.node.nudge()
+			}
+		})
+	}
+}
+
+// nudge asks the nudger, if one runs, to look.
+func (n *Node) nudge() {
+	select {
+	case n.nudges <- struct{}{}:
+	default:
+	}
+}
+
+// logPosition is where the log is.
+type logPosition struct{ index, term uint64 }
+
+// lead runs what a leader of several nodes does besides proposing, until the
+// returned function is called.
+func (n *Node) lead(inst *instance, term uint64) (end func()) {
+	if n.links == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(n.links.ctx)
+	d := &nudger{node: n, inst: inst, term: term, busy: make(map[raft.ServerID]bool)}
+	n.ledSince.Store(int64(time.Since(n.born)))
+	var work sync.WaitGroup
+	work.Go(func() { d.run(ctx) })
+	work.Go(func() { n.tend(ctx, inst) })
+	return func() {
+		cancel()
+		work.Wait()
+	}
+}
+
+// ledFor is since when this node has led.
+func (n *Node) ledFor() time.Duration {
+	return time.Since(n.born) - time.Duration(n.ledSince.Load())
+}
