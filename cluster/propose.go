@@ -7,7 +7,8 @@ import (
 )
 
 // Propose commits a command and returns what applying it answered. It joins the
-// entry that is being gathered; on an idle node it is an entry at once.
+// entry that is being gathered; on an idle node it is an entry at once. While
+// Storage lags by more than it may, it waits, unless it is a worker's report.
 //
 // The node takes the command over: its body must not be changed any more, not
 // even after an error. If ctx ends before the command is in an entry, the error
