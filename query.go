@@ -383,7 +383,7 @@ type Health struct {
 	Node     string
 	Role     string // leader, follower, candidate, stopped
 	Leader   string // node ID; "" if none is known
-	OK       bool   // calls are accepted and runs are executed
+	OK       bool   // calls are accepted and runs are executed; after a fault of the disk, for 5 s already
 	Volatile bool   // everything is in memory and gone with the process
 	Applied  uint64 // log index of the state
 	Reasons  []string
@@ -403,8 +403,7 @@ func (s *Scheduler) Health(context.Context) Health {
 	}
 	if st.Fault != nil {
 		h.Reasons = append(h.Reasons, "the disk refuses writes: "+st.Fault.Error())
-	}
-	if st.LeaderID == "" {
+	} else if st.LeaderID == "" { // what fails is opened anew meanwhile, and has none
 		h.Reasons = append(h.Reasons, "no leader is known: calls wait and nothing new starts")
 	}
 	h.OK = len(h.Reasons) == 0

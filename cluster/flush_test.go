@@ -72,10 +72,12 @@ func TestNode_failing_storage_refuses_calls_until_it_works_again(t *testing.T) {
 		s.commit.Store(nil)
 		return commit()
 	})
-	for n.Status().Fault != nil { // the flusher tries again by itself
+	res, err := n.Call(t.Context(), enqueue(2, 10))
+	for errors.Is(err, cluster.ErrStorage) { // the flusher tries again by itself
 		<-tick()
+		res, err = n.Call(t.Context(), enqueue(2, 10))
 	}
-	if res, err := n.Call(t.Context(), enqueue(2, 10)); err != nil || res.Code != store.OK {
+	if err != nil || res.Code != store.OK {
 		t.Errorf("call after recovery: %+v, %v", res, err)
 	}
 }
@@ -244,6 +246,28 @@ func TestNode_idle_node_writes_nothing(t *testing.T) {
 	})
 }
 
+// What changes while a flush fails is not part of it, and follows by itself.
+func TestNode_flushes_what_changed_while_a_flush_failed(t *testing.T) {
+	s := newFaultyStorage()
+	bubble(t, cluster.Setup{Storage: s}, func(t *testing.T, n *cluster.Node) {
+		t.Helper()
+		if _, err := n.Propose(t.Context(), enqueue(1, 10)); err != nil {
+			t.Fatal(err)
+		}
+		s.onCommit(func(*store.Flush, func() error) error {
+			s.commit.Store(nil)
+			if _, err := n.Propose(t.Context(), enqueue(2, 10)); err != nil {
+				t.Error(err)
+			}
+			return errFull
+		})
+		time.Sleep(15 * time.Second)
+		if st := n.Status(); st.Flushed != st.Applied {
+			t.Errorf("flushed %d of %d", st.Flushed, st.Applied)
+		}
+	})
+}
+
 func TestNode_tries_a_failing_flush_less_and_less_often(t *testing.T) {
 	s := newFaultyStorage()
 	bubble(t, cluster.Setup{Storage: s}, func(t *testing.T, n *cluster.Node) {
@@ -261,7 +285,7 @@ func TestNode_tries_a_failing_flush_less_and_less_often(t *testing.T) {
 			t.Errorf("tries in a minute: got %d, want 10 to 25", got)
 		}
 		s.commit.Store(nil)
-		time.Sleep(10 * time.Second)
+		time.Sleep(15 * time.Second)
 		if st := n.Status(); st.Fault != nil || st.Flushed != st.Applied {
 			t.Errorf("after the disk works: fault %v, flushed %d of %d", st.Fault, st.Flushed, st.Applied)
 		}

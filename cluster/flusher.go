@@ -155,6 +155,9 @@ func (f *flusher) flush() error {
 			return err
 		}
 	}
+	if f.dirty.Load() { // what was pending was older than the last change
+		f.poke()
+	}
 	if inst := f.node.inst.Load(); inst != nil && inst.guard.truncate(f.position().index) {
 		f.poke()
 	}
@@ -189,6 +192,7 @@ func (f *flusher) commitLocked() error {
 	}
 	if f.fault.Swap(nil) != nil {
 		f.node.log.Info("storage works again", keyFailures, f.failures)
+		f.node.ailment.end()
 	}
 	f.failures = 0
 	f.at.Store(&position{f.pending.Meta.Index, f.pending.Meta.Term, f.config})
@@ -206,6 +210,7 @@ func (f *flusher) failedLocked(err error) {
 	fault := &StorageError{fmt.Errorf("flush: %w", err)}
 	if f.fault.Swap(fault) == nil {
 		f.node.log.Error("storage fails, calls are refused until it works again", keyError, err)
+		f.node.ailment.begin(fault)
 	}
 	f.node.batcher.refuseHeld(fault)
 }

@@ -40,6 +40,7 @@ type Node struct {
 	batcher *batcher
 	flusher *flusher
 	snaps   *snapshots
+	ailment ailment
 	mem     *memLog // the log of a node without a folder
 
 	links       *links // nil: a lone node without a port

@@ -40,7 +40,7 @@ type Status struct {
 	Unflushed int    // rows that Storage lacks
 	Waiting   int    // calls that wait for an entry
 	InFlight  int    // entries on their way
-	Fault     error  // why the log or Storage cannot be written now; nil if they can
+	Fault     error  // why the log or Storage cannot be written, the first reason; nil once they could for 5 s
 	Parked    error  // why the node has stopped for good; nil if it has not
 }
 
@@ -53,11 +53,8 @@ func (n *Node) Status() Status {
 	n.batcher.mu.Lock()
 	s.Waiting = len(n.batcher.adding.waiters) + len(n.batcher.reports.waiters)
 	s.InFlight = len(n.batcher.inflight)
-	refusal := n.batcher.refusal
 	n.batcher.mu.Unlock()
-	if fault, ok := refusal.(*StorageError); ok { //nolint:errorlint // it is stored unwrapped
-		s.Fault = fault
-	} else if fault := n.flusher.fault.Load(); fault != nil {
+	if fault := n.ailment.now(); fault != nil {
 		s.Fault = fault
 	}
 	inst := n.inst.Load()

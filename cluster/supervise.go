@@ -19,15 +19,20 @@ const (
 func (n *Node) supervise(inst *instance) {
 	for inst != nil {
 		n.serve(inst)
-		n.standDown(n.why(inst))
 		fault := inst.guard.failed()
+		if fault != nil {
+			n.ailment.begin(&StorageError{fault})
+		}
+		n.standDown(n.why(inst))
 		if err := n.closeInstance(inst); err != nil {
 			n.log.Error("log does not close", keyError, err)
 		}
 		inst = nil
 		if fault != nil && !n.ending() {
 			n.log.Error("log fails, it is opened anew once it can be written", keyError, fault)
-			inst = n.reopen()
+			if inst = n.reopen(); inst != nil {
+				n.ailment.end()
+			}
 		}
 	}
 }
