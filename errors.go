@@ -107,6 +107,19 @@ func (e *UniqueError) Error() string {
 // Unwrap returns [ErrConflict].
 func (e *UniqueError) Unwrap() error { return ErrConflict }
 
+// OverlapError tells that the overlap policy of a schedule lets nothing start
+// now. It unwraps to [ErrConflict].
+type OverlapError struct {
+	Run    RunID  // that has not ended
+	Reason string // a sentence
+}
+
+// Error implements error.
+func (e *OverlapError) Error() string { return e.Reason }
+
+// Unwrap returns [ErrConflict].
+func (e *OverlapError) Unwrap() error { return ErrConflict }
+
 // RunError tells how a run ended that did not succeed.
 type RunError struct {
 	Run     RunID
@@ -163,6 +176,8 @@ func resultError(res store.Result) error {
 		return fmt.Errorf("%s: %w", res.Text, ErrInvalid)
 	case store.CodeFinal:
 		return fmt.Errorf("run is %v: %w", store.RunState(res.N), ErrConflict)
+	case store.CodeOverlap:
+		return &OverlapError{Run: res.Run, Reason: res.Text}
 	case store.CodeConflict, store.CodeStale, store.CodePaused, store.CodeFull, store.CodeNotDue:
 		if res.Text != "" {
 			return fmt.Errorf("%s: %w", res.Text, ErrConflict)

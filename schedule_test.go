@@ -153,38 +153,76 @@ func TestSchedule_RunsAreAsTheCallSays(t *testing.T) {
 }
 
 func TestSchedule_Overlap(t *testing.T) {
-	for name, c := range map[string]struct {
-		opts   []scheduler.ScheduleOption
+	const (
+		skipped  = " skipped: an earlier run has not ended"
+		full     = skipped + ", and the queue of 1 is full"
+		waited   = ": it waited for an earlier run"
+		replaces = " ran: it took the place of an earlier run"
+	)
+	for _, c := range []struct {
+		policy scheduler.OverlapPolicy
 		starts string
 		ledger []string
 	}{
-		"skip": {nil, "10s 40s", []string{
-			"10s ran", "20s skipped: an earlier run has not ended", "30s skipped: an earlier run has not ended", "40s ran",
+		{scheduler.OverlapSkip, "10s 40s", []string{
+			"10s ran", "20s" + skipped, "30s" + skipped, "40s ran", "50s" + skipped,
 		}},
-		"allow": {[]scheduler.ScheduleOption{scheduler.Overlap(scheduler.OverlapAllow)}, "10s 20s 30s 40s", []string{
-			"10s ran", "20s ran", "30s ran", "40s ran",
+		{scheduler.OverlapAllow, "10s 20s 30s 40s 50s 1m0s", []string{
+			"10s ran", "20s ran", "30s ran", "40s ran", "50s ran",
+		}},
+		{scheduler.OverlapQueue(1), "10s 35s 1m0s", []string{
+			"10s ran", "20s ran late 15s" + waited, "30s" + full, "40s ran late 20s" + waited, "50s" + full,
+		}},
+		{scheduler.OverlapQueue(9), "10s 35s 1m0s", []string{ // 40 s and 50 s still wait
+			"10s ran", "20s ran late 15s" + waited, "30s ran late 30s" + waited,
+		}},
+		{scheduler.OverlapReplace, "10s 20s 30s 40s 50s 1m0s", []string{
+			"10s ran", "20s" + replaces, "30s" + replaces, "40s" + replaces, "50s" + replaces,
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var notes journal
-				s := start(t, scheduler.WithHandler(echo, func(context.Context, string) (string, error) {
-					notes.add("%v", time.Since(epoch))
-					time.Sleep(25 * time.Second)
-					return "", nil
-				}))
-				mustSchedule(t, s, "s", scheduler.Cron("*/10 * * * * *"), c.opts...)
-				time.Sleep(45 * time.Second)
-				wantLines(t, "starts", notes.take(), strings.Fields(c.starts)...)
-				wantLines(t, "ledger", ledger(t, s, "s", 0, time.Minute), c.ledger...)
-				if name == "skip" {
-					ticks := collect(t, s.Ticks(t.Context(), "s", epoch, epoch.Add(time.Minute)))
-					if ticks[1].Run != ticks[0].Run || ticks[2].Run != ticks[0].Run || ticks[3].Run == ticks[0].Run {
-						t.Errorf("a skipped tick names the run that was in its way: %+v", ticks)
+		for _, restart := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v, restart %v", c.policy, restart), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var notes journal
+					opts := []scheduler.Option{scheduler.WithDataDir(t.TempDir()), scheduler.WithHandler(echo, func(ctx context.Context, _ string) (string, error) {
+						notes.add("%v", time.Since(epoch).Truncate(time.Millisecond))
+						select {
+						case <-time.After(25 * time.Second):
+						case <-ctx.Done():
+						}
+						return "", context.Cause(ctx)
+					})}
+					s := start(t, opts...)
+					mustSchedule(t, s, "s", scheduler.Cron("*/10 * * * * *"), scheduler.Overlap(c.policy))
+					time.Sleep(34 * time.Second)
+					if restart { // what waits is in the state
+						time.Sleep(200 * time.Millisecond)
+						shutdown(t, s)
+						s = start(t, opts...)
 					}
-				}
+					time.Sleep(61*time.Second - time.Since(epoch))
+					if !restart {
+						wantLines(t, "starts", notes.take(), strings.Fields(c.starts)...)
+						wantLines(t, "ledger", ledger(t, s, "s", 0, time.Minute), c.ledger...)
+					}
+					if c.policy == scheduler.OverlapSkip {
+						ticks := collect(t, s.Ticks(t.Context(), "s", epoch, epoch.Add(time.Minute)))
+						if ticks[1].Run != ticks[0].Run || ticks[2].Run != ticks[0].Run {
+							t.Errorf("a skipped tick names the run that was in its way: %+v", ticks)
+						}
+					}
+					time.Sleep(3 * time.Minute)
+					for i, tick := range collect(t, s.Ticks(t.Context(), "s", epoch, epoch.Add(2*time.Minute))) {
+						if want := epoch.Add(time.Duration(i+1) * 10 * time.Second); !tick.Nominal.Equal(want) {
+							t.Fatalf("outcome %d is of %v, want that of %v", i, tick.Nominal, want)
+						}
+					}
+					if n := schedule(t, s, "s").Waiting; n > 9 {
+						t.Errorf("%d starts wait", n)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -238,37 +276,88 @@ func TestSchedule_Versions(t *testing.T) {
 	})
 }
 
+// What becomes of the ticks met in a pause is for the catch-up policy to say.
 func TestPauseSchedule(t *testing.T) {
+	const paused = " paused: the schedule was paused"
+	for _, c := range []struct {
+		name   string
+		policy scheduler.CatchUp
+		starts []string
+		ledger []string
+	}{
+		{"none", scheduler.CatchUp{Policy: scheduler.CatchUpNone}, nil, []string{"2m0s" + paused, "3m0s" + paused, "4m0s" + paused}},
+		{
+			"latest", scheduler.CatchUp{},
+			[]string{"4m10s for 4m0s"},
+			[]string{"2m0s" + paused, "3m0s" + paused, "4m0s ran late 10s"},
+		},
+		{
+			"latest, not too old", scheduler.CatchUp{MaxAge: 9 * time.Second}, nil,
+			[]string{"2m0s" + paused, "3m0s" + paused, "4m0s" + paused},
+		},
+		{
+			"all", scheduler.CatchUp{Policy: scheduler.CatchUpAll},
+			[]string{"4m10s for 2m0s", "4m10s for 3m0s", "4m10s for 4m0s"},
+			[]string{"2m0s ran late 2m10s: it was made up", "3m0s ran late 1m10s: it was made up", "4m0s ran late 10s: it was made up"},
+		},
+		{
+			"all, at most two, at a pace", scheduler.CatchUp{Policy: scheduler.CatchUpAll, MaxCount: 2, Pace: 10 * time.Second},
+			[]string{"4m10s for 3m0s", "4m20s for 4m0s"},
+			[]string{"2m0s" + paused, "3m0s ran late 1m10s: it was made up", "4m0s ran late 20s: it was made up"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var notes journal
+				s := start(t, beat(&notes))
+				mustSchedule(t, s, "s", scheduler.Cron("* * * * *"), scheduler.Misfire(c.policy))
+				time.Sleep(90 * time.Second)
+				for range 2 {
+					if err := s.PauseSchedule(t.Context(), "s"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if sc := schedule(t, s, "s"); !sc.Paused || !sc.Next.IsZero() {
+					t.Errorf("paused: %+v", sc)
+				}
+				time.Sleep(160 * time.Second)
+				wantLines(t, "starts before the end", notes.take(), "1m0s")
+				wantLines(t, "ledger of the pause", ledger(t, s, "s", 61*time.Second, time.Hour), "2m0s paused: the schedule is paused",
+					"3m0s paused: the schedule is paused", "4m0s paused: the schedule is paused")
+				for range 2 {
+					if err := s.ResumeSchedule(t.Context(), "s"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(45 * time.Second)
+				if sc := schedule(t, s, "s"); sc.Paused || !sc.Next.Equal(epoch.Add(5*time.Minute)) || sc.Version != 1 {
+					t.Errorf("resumed: %+v", sc)
+				}
+				time.Sleep(30 * time.Second)
+				wantStarts(t, notes.take(), append(c.starts, "5m0s")...)
+				wantLines(t, "ledger", ledger(t, s, "s", 0, time.Hour), append(append([]string{"1m0s ran"}, c.ledger...), "5m0s ran")...)
+			})
+		})
+	}
 	synctest.Test(t, func(t *testing.T) {
-		var notes journal
-		s := start(t, beat(&notes))
-		mustSchedule(t, s, "s", scheduler.Cron("* * * * *"))
-		time.Sleep(90 * time.Second)
-		for range 2 {
-			if err := s.PauseSchedule(t.Context(), "s"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if sc := schedule(t, s, "s"); !sc.Paused || !sc.Next.IsZero() {
-			t.Errorf("paused: %+v", sc)
-		}
-		time.Sleep(150 * time.Second)
-		for range 2 {
-			if err := s.ResumeSchedule(t.Context(), "s"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if sc := schedule(t, s, "s"); sc.Paused || !sc.Next.Equal(epoch.Add(5*time.Minute)) || sc.Version != 1 {
-			t.Errorf("resumed: %+v", sc)
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		wantLines(t, "starts", notes.take(), "1m0s", "5m0s")
-		wantLines(t, "ledger", ledger(t, s, "s", 0, time.Hour), "1m0s ran", "2m0s paused: schedule was paused",
-			"3m0s paused: schedule was paused", "4m0s paused: schedule was paused", "5m0s ran")
+		s := start(t)
 		wantErr(t, "PauseSchedule of none", s.PauseSchedule(t.Context(), "none"), scheduler.ErrNotFound)
 		wantErr(t, "ResumeSchedule of none", s.ResumeSchedule(t.Context(), "none"), scheduler.ErrNotFound)
 	})
+}
+
+// wantStarts compares starts that beat has noted; what is made up may start some
+// hundredths of a second later than it could.
+func wantStarts(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	for i, line := range got {
+		if at, tick, late := strings.Cut(line, " for "); late {
+			if d, err := time.ParseDuration(at); err == nil {
+				got[i] = d.Truncate(100*time.Millisecond).String() + " for " + tick
+			}
+		}
+	}
+	wantLines(t, "starts", got, want...)
 }
 
 func TestPaused(t *testing.T) {
@@ -281,6 +370,8 @@ func TestPaused(t *testing.T) {
 		if err := s.ResumeSchedule(t.Context(), "s"); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait()
+		wantLines(t, "starts", notes.take(), "2m30s for 2m0s")
 		mustSchedule(t, s, "s", scheduler.Cron("* * * * *"), scheduler.Paused()) // of one that exists
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -476,13 +567,15 @@ func TestTicks(t *testing.T) {
 				if err := s.ResumeSchedule(t.Context(), "s"); err != nil {
 					t.Fatal(err)
 				}
+				time.Sleep(time.Second)
 			}
 			time.Sleep(time.Minute)
-			mustSchedule(t, s, "s", scheduler.Cron("@hourly"))
+			none := scheduler.Misfire(scheduler.CatchUp{Policy: scheduler.CatchUpNone})
+			mustSchedule(t, s, "s", scheduler.Cron("@hourly"), none)
 			pause()
-			mustSchedule(t, s, "s", scheduler.Cron("30 * * * *"))
+			mustSchedule(t, s, "s", scheduler.Cron("30 * * * *"), none)
 			pause()
-			const was = " paused: schedule was paused"
+			const was = " paused: the schedule was paused"
 			wantLines(t, "ledger", ledger(t, s, "s", 0, 24*time.Hour), "1h0m0s…2h0m0s"+was, "2h30m0s"+was, "3h30m0s"+was)
 		})
 	})

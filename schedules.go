@@ -3,9 +3,9 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 	"time"
 
@@ -34,39 +34,97 @@ type scheduleDef struct {
 	refused    bool // by newScheduleDef
 }
 
-// OverlapPolicy says what a tick does while an earlier run of its schedule has
-// not ended.
-type OverlapPolicy = store.Overlap
+// OverlapPolicy says what a start does while an earlier run of its schedule has
+// not ended. Ticks and starts by hand ([Scheduler.Trigger]) pass it alike. Ticks
+// that are made up or backfilled never overlap: they start one after another, but
+// under OverlapAllow.
+type OverlapPolicy uint32
 
-// The overlap policies.
+// The overlap policies; and see [OverlapQueue].
 const (
-	OverlapSkip  = store.OverlapSkip  // the tick is skipped; the default
-	OverlapAllow = store.OverlapAllow // it runs beside the other
+	OverlapSkip    = OverlapPolicy(store.OverlapSkip)    // the tick is skipped, the call refused; the default
+	OverlapAllow   = OverlapPolicy(store.OverlapAllow)   // it runs beside the other
+	OverlapReplace = OverlapPolicy(store.OverlapReplace) // the other is canceled; its handler may take a moment to end
 )
+
+// OverlapQueue lets a start wait until its turn comes, if fewer than n do already;
+// else the tick is skipped, the call refused. n is from 1 to 1,000.
+func OverlapQueue(n int) OverlapPolicy {
+	return OverlapPolicy(store.OverlapQueue) | OverlapPolicy(min(max(n, 0), 1<<20))<<overlapBits
+}
+
+// An OverlapPolicy has the kind in its low bits and the length of the queue above.
+const (
+	overlapBits = 8
+	maxQueue    = 1000
+)
+
+func (p OverlapPolicy) kind() store.Overlap { return store.Overlap(p) }
+func (p OverlapPolicy) queue() uint32       { return uint32(p >> overlapBits) }
+
+func (p OverlapPolicy) valid() bool {
+	if p.kind() == store.OverlapQueue {
+		return p.queue() >= 1 && p.queue() <= maxQueue
+	}
+	return p <= OverlapReplace
+}
+
+// String names the policy: "skip", "allow", "queue(3)", "replace".
+func (p OverlapPolicy) String() string {
+	switch {
+	case p.kind() == store.OverlapQueue:
+		return fmt.Sprintf("queue(%d)", p.queue())
+	case p <= OverlapReplace:
+		return [...]string{store.OverlapSkip: "skip", store.OverlapAllow: "allow", store.OverlapReplace: "replace"}[p]
+	}
+	return fmt.Sprintf("overlap-policy-%d", uint32(p))
+}
 
 // Overlap sets the schedule's overlap policy. Default: [OverlapSkip].
 func Overlap(p OverlapPolicy) ScheduleOption {
 	return scheduleOption(func(d *scheduleDef) { d.overlap = p })
 }
 
-// CatchUpPolicy says what becomes of ticks that no scheduler was there to
-// decide.
+// CatchUpPolicy says what becomes of ticks that were not decided in time, because
+// no scheduler was there, the clock was put forward, or the schedule was paused.
 type CatchUpPolicy = store.CatchUp
 
 // The catch-up policies.
 const (
 	CatchUpLatest = store.CatchUpLatest // the latest runs late, the others are merged into it; the default
-	CatchUpNone   = store.CatchUpNone   // all are missed, but one that is late by no more than ten seconds
+	CatchUpNone   = store.CatchUpNone   // none runs; of those not met in a pause the last does if it is late by ten seconds at most
+	CatchUpAll    = store.CatchUpAll    // all run, the earliest first, one after another
 )
 
-// CatchUp is the misfire policy of a schedule.
+// CatchUp is the misfire policy of a schedule. However many ticks were missed, no
+// more than the policy asks for cost anything: the others are one row of the ledger.
 type CatchUp struct {
-	Policy CatchUpPolicy
-	MaxAge time.Duration // ticks older than this are missed; 0 is no bound
+	Policy   CatchUpPolicy
+	MaxAge   time.Duration // ticks older than this are missed; 0 is no bound
+	MaxCount int           // CatchUpAll: as many of the last ticks run, up to 10,000; 0 is no bound
+	Pace     time.Duration // CatchUpAll: at least this long between two starts that are made up; 0 is no delay
 }
 
-// Misfire sets what becomes of missed ticks. Default: [CatchUpLatest] of any
-// age.
+const maxCatchUp = 10_000
+
+func (c CatchUp) check() error {
+	switch {
+	case c.Policy > CatchUpAll:
+		return fmt.Errorf("catch-up policy %d: %w", c.Policy, ErrInvalid)
+	case c.MaxAge < 0:
+		return fmt.Errorf("catch-up age %v: %w", c.MaxAge, ErrInvalid)
+	case c.MaxCount < 0 || c.MaxCount > maxCatchUp:
+		return fmt.Errorf("catch-up count %d is not within 0 … %d: %w", c.MaxCount, maxCatchUp, ErrInvalid)
+	case c.Pace < 0:
+		return fmt.Errorf("catch-up pace %v: %w", c.Pace, ErrInvalid)
+	case c.Policy != CatchUpAll && (c.MaxCount != 0 || c.Pace != 0):
+		return fmt.Errorf("catch-up count %d, pace %v: they are of CatchUpAll: %w", c.MaxCount, c.Pace, ErrInvalid)
+	}
+	return nil
+}
+
+// Misfire sets what becomes of ticks that were not decided in time. Default:
+// [CatchUpLatest] of any age.
 func Misfire(c CatchUp) ScheduleOption {
 	return scheduleOption(func(d *scheduleDef) { d.catchUp = c })
 }
@@ -99,11 +157,11 @@ func newScheduleDef(id string, trigger Trigger, call Call, opts []ScheduleOption
 	if set := call.settings; set != nil && (set.delay != 0 || !set.at.IsZero() || set.unique != "" || !set.id.IsZero()) {
 		return d, fmt.Errorf("scheduler: schedule %q: its runs cannot have In, At, Unique or WithID: %w", id, ErrInvalid)
 	}
-	if d.overlap > OverlapAllow || d.catchUp.Policy > CatchUpNone {
-		return d, fmt.Errorf("scheduler: schedule %q: overlap policy %d, catch-up policy %d: %w", id, d.overlap, d.catchUp.Policy, ErrInvalid)
+	if !d.overlap.valid() {
+		return d, fmt.Errorf("scheduler: schedule %q: overlap policy %v: %w", id, d.overlap, ErrInvalid)
 	}
-	if d.catchUp.MaxAge < 0 {
-		return d, fmt.Errorf("scheduler: schedule %q: catch-up age %v: %w", id, d.catchUp.MaxAge, ErrInvalid)
+	if err := d.catchUp.check(); err != nil {
+		return d, fmt.Errorf("scheduler: schedule %q: %w", id, err)
 	}
 	return d, nil
 }
@@ -138,7 +196,8 @@ func (s *Scheduler) putSchedule(ctx context.Context, d *scheduleDef) error {
 	spec := set.spec
 	put := &store.PutSchedule{Schedule: store.Schedule{
 		ID: d.id, Trigger: d.trigger.data, Spec: &spec, Input: d.call.input, Meta: set.meta,
-		Overlap: d.overlap, CatchUp: d.catchUp.Policy, MaxAge: int64(d.catchUp.MaxAge),
+		Overlap: d.overlap.kind(), QueueMax: d.overlap.queue(), CatchUp: d.catchUp.Policy,
+		MaxAge: int64(d.catchUp.MaxAge), MaxCount: uint32(d.catchUp.MaxCount), Pace: int64(d.catchUp.Pace),
 		Paused: d.paused, App: d.app, Gen: d.generation,
 	}}
 	rule, err := compileTrigger(&d.trigger.data, d.id)
@@ -169,6 +228,7 @@ type Schedule struct {
 	Paused  bool
 	Next    time.Time // the next tick, in the trigger's zone; zero if there is none or it is paused
 	Live    []RunID   // runs that have not ended; read-only
+	Waiting int       // starts, or spans of them, whose turn has not come
 	Created time.Time
 	Changed time.Time
 }
@@ -203,7 +263,7 @@ func viewSchedule(sc *store.Schedule, wall, elapsed int64) Schedule {
 	}
 	v := Schedule{
 		ID: sc.ID, Version: int(sc.Version), Task: sc.Spec.Task, Trigger: Trigger{data: sc.Trigger},
-		Paused: sc.Paused, Live: sc.Live, Created: instant(sc.CreatedAt), Changed: instant(sc.ChangedAt),
+		Paused: sc.Paused, Live: sc.Live, Waiting: len(sc.Waiting), Created: instant(sc.CreatedAt), Changed: instant(sc.ChangedAt),
 	}
 	if !sc.Paused && sc.Next != 0 {
 		v.Next = instant(sc.Next).In(loc)
@@ -214,66 +274,51 @@ func viewSchedule(sc *store.Schedule, wall, elapsed int64) Schedule {
 	return v
 }
 
-// PauseSchedule stops a schedule's ticks until [Scheduler.ResumeSchedule]. Runs
-// it has made go on. Errors: [ErrNotFound].
+// PauseSchedule stops a schedule's ticks, and what waits for its turn, until
+// [Scheduler.ResumeSchedule]. Runs it has made go on. Errors: [ErrNotFound].
 func (s *Scheduler) PauseSchedule(ctx context.Context, id string) error {
+	return s.setPaused(ctx, "pause", id, true)
+}
+
+// ResumeSchedule ends a pause. What becomes of the ticks met while paused is for
+// the catch-up policy to say ([Misfire]); those that do not run are recorded as
+// paused. Errors: [ErrNotFound].
+func (s *Scheduler) ResumeSchedule(ctx context.Context, id string) error {
+	return s.setPaused(ctx, "resume", id, false)
+}
+
+func (s *Scheduler) setPaused(ctx context.Context, verb, id string, paused bool) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	err := s.call(ctx, store.Command{Kind: store.KindPauseSchedule, Pause: &store.PauseSchedule{ID: id, Paused: true}})
+	err := s.call(ctx, store.Command{Kind: store.KindPauseSchedule, Pause: &store.PauseSchedule{ID: id, Paused: paused}})
 	if err != nil {
-		return fmt.Errorf("scheduler: pause schedule %q: %w", id, err)
+		return fmt.Errorf("scheduler: %s schedule %q: %w", verb, id, err)
 	}
 	return nil
 }
 
-// ResumeSchedule ends a pause. The ticks met while paused are recorded as paused
-// and do not run; the next one is counted from now. Errors: [ErrNotFound].
-func (s *Scheduler) ResumeSchedule(ctx context.Context, id string) error {
+// Trigger starts a run of a schedule now, as its overlap policy lets, whether the
+// schedule is paused or not. It is no tick: the ledger does not have it, and its
+// handler is told the time of the call as the nominal one. Under [OverlapQueue] the
+// run may come about later, under the ID that is returned; until then it is not
+// found.
+//
+// Errors: [ErrNotFound]; [*OverlapError] if an earlier run has not ended; those of
+// every call. With [ErrOutcomeUnknown] the ID tells later.
+func (s *Scheduler) Trigger(ctx context.Context, id string) (RunID, error) {
 	if err := s.check(); err != nil {
-		return err
+		return RunID{}, err
 	}
-	for {
-		p, err := s.resume(id)
-		if err == nil {
-			var res store.Result
-			if res, err = s.node.Call(ctx, store.Command{Kind: store.KindPauseSchedule, Pause: p}); err == nil {
-				if res.Code == store.CodeConflict && ctx.Err() == nil {
-					continue // its tick has moved meanwhile
-				}
-				err = resultError(res)
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("scheduler: resume schedule %q: %w", id, callError(err))
-		}
-		return nil
-	}
-}
-
-// resume decides what a resumption now means.
-func (s *Scheduler) resume(id string) (*store.PauseSchedule, error) {
-	var sc *store.Schedule
-	s.node.View(func(st *store.State) { sc = st.Schedule(id) })
-	if sc == nil {
-		return nil, ErrNotFound
-	}
-	rule, err := compileTrigger(&sc.Trigger, sc.ID)
-	if err != nil {
-		return nil, err
-	}
-	wall, elapsed := s.node.Now()
-	now := clockTime(sc.Trigger.TickClock(), wall, elapsed)
-	p := &store.PauseSchedule{ID: id, Armed: sc.Next, Next: sc.Next}
+	run := s.mintRunID()
+	err := s.call(ctx, store.Command{Kind: store.KindRunNow, RunNow: &store.RunNow{Schedule: id, Run: run}})
 	switch {
-	case sc.Next == 0:
-	case sc.Next <= now:
-		p.Last = rule.Last(sc.Next, now)
-		p.Next = rule.Next(p.Last)
-	case sc.Trigger.TickClock() == store.Wall:
-		p.Next = rule.Next(now) // sooner, if the clock was set back during the pause
+	case errors.Is(err, ErrOutcomeUnknown):
+		return run, fmt.Errorf("scheduler: trigger schedule %q: %w", id, err)
+	case err != nil:
+		return RunID{}, fmt.Errorf("scheduler: trigger schedule %q: %w", id, err)
 	}
-	return p, nil
+	return run, nil
 }
 
 // DeleteSchedule removes a schedule. Runs it has made go on, and its ledger can be
@@ -288,178 +333,4 @@ func (s *Scheduler) DeleteSchedule(ctx context.Context, id string) error {
 		return fmt.Errorf("scheduler: delete schedule %q: %w", id, err)
 	}
 	return nil
-}
-
-// TickOutcome is what became of a tick.
-type TickOutcome = store.TickOutcome
-
-// The outcomes of ticks.
-const (
-	TickRan     = store.TickRan     // it made the run named in Tick.Run
-	TickSkipped = store.TickSkipped // an earlier run, Tick.Run, had not ended
-	TickMerged  = store.TickMerged  // a later tick ran for it
-	TickMissed  = store.TickMissed  // no scheduler was there, and the catch-up policy let it go
-	TickPaused  = store.TickPaused  // the schedule was paused
-	TickBlocked = store.TickBlocked // it could not be decided; Tick.Reason says why
-)
-
-// A Tick is a nominal time of a schedule and what became of it.
-type Tick struct {
-	Nominal time.Time // in the trigger's zone
-	// Until is the last nominal time of a span of ticks that fared alike, if it
-	// cannot be taken apart because the trigger has changed since; else zero.
-	Until   time.Time
-	Outcome TickOutcome
-	Reason  string
-	Run     RunID
-	Version int           // of the schedule
-	Decided time.Time     // when the outcome was recorded
-	Late    time.Duration // of a tick that ran: from its nominal time until it was decided
-}
-
-// Ticks yields the ledger of a schedule: the one outcome of each tick with a
-// nominal time in [from, to), in order; a zero time is no bound. Nominal times of an interval are on the
-// elapsed clock. A schedule that was deleted still has its ledger. Errors:
-// [ErrNotFound]; what retention has dropped is absent.
-func (s *Scheduler) Ticks(ctx context.Context, id string, from, to time.Time) iter.Seq2[Tick, error] {
-	lo, hi := max(nanos(from), 0), int64(math.MaxInt64)
-	if !to.IsZero() {
-		hi = nanos(to)
-	}
-	return func(yield func(Tick, error) bool) {
-		rows, rule, version, err := s.ledger(id, lo, hi)
-		if err != nil {
-			yield(Tick{}, err)
-			return
-		}
-		for row, err := range rows {
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
-				yield(Tick{}, fmt.Errorf("scheduler: ticks of %q: %w", id, err))
-				return
-			}
-			apart := rule
-			if row.Version != version {
-				apart = nil
-			}
-			if !expand(row, apart, rule.location(), lo, hi, yield) {
-				return
-			}
-		}
-	}
-}
-
-// ledger returns the rows of a schedule that touch the range, those not yet
-// flushed included, and the rule that takes the spans of the given version apart.
-func (s *Scheduler) ledger(id string, lo, hi int64) (rows iter.Seq2[*store.Tick, error], r *rule, version uint64, err error) {
-	if err := s.check(); err != nil {
-		return nil, nil, 0, err
-	}
-	var sc *store.Schedule
-	unflushed := make(map[int64]*store.Tick) // by the last tick: a later row takes the place of an earlier one
-	s.node.View(func(st *store.State) {
-		if sc = st.Schedule(id); sc == nil {
-			sc = st.DeletedSchedule(id)
-		}
-		if sc == nil {
-			return
-		}
-		for t := range st.UnflushedTicks() {
-			if t.Schedule == sc.Number {
-				unflushed[t.To] = t
-			}
-		}
-	})
-	if sc == nil {
-		return nil, nil, 0, fmt.Errorf("scheduler: schedule %q: %w", id, ErrNotFound)
-	}
-	r, err = compileTrigger(&sc.Trigger, sc.ID)
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	if met := s.metWhilePaused(sc, r); met != nil {
-		unflushed[met.To] = met
-	}
-	return mergeTicks(s.storage.Ticks(sc.Number, lo, hi), unflushed, lo, hi), r, sc.Version, nil
-}
-
-// metWhilePaused returns the row that resuming now would write, nil if there is
-// none.
-func (s *Scheduler) metWhilePaused(sc *store.Schedule, r *rule) *store.Tick {
-	wall, elapsed := s.node.Now()
-	now := clockTime(sc.Trigger.TickClock(), wall, elapsed)
-	if !sc.Paused || sc.Next == 0 || sc.Next > now {
-		return nil
-	}
-	return &store.Tick{
-		Schedule: sc.Number, Version: sc.Version, From: sc.Next, To: r.Last(sc.Next, now), Outcome: TickPaused,
-		Reason: "the schedule is paused", Decided: wall,
-	}
-}
-
-// mergeTicks merges rows from disk with those that may be on their way to it,
-// which take the place of rows with the same last tick.
-func mergeTicks(disk iter.Seq2[*store.Tick, error], unflushed map[int64]*store.Tick, lo, hi int64) iter.Seq2[*store.Tick, error] {
-	var recent []*store.Tick
-	for _, t := range unflushed {
-		if t.To >= lo && t.From < hi {
-			recent = append(recent, t)
-		}
-	}
-	slices.SortFunc(recent, func(a, b *store.Tick) int { return cmp.Compare(a.To, b.To) })
-	return func(yield func(*store.Tick, error) bool) {
-		recent := recent
-		for row, err := range disk {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for len(recent) > 0 && recent[0].To < row.To {
-				if !yield(recent[0], nil) {
-					return
-				}
-				recent = recent[1:]
-			}
-			if unflushed[row.To] == nil && !yield(row, nil) {
-				return
-			}
-		}
-		for _, row := range recent {
-			if !yield(row, nil) {
-				return
-			}
-		}
-	}
-}
-
-// expand yields the ticks of a ledger row that are in [from, to).
-func expand(row *store.Tick, r *rule, loc *time.Location, from, to int64, yield func(Tick, error) bool) bool {
-	t := Tick{
-		Nominal: instant(row.From).In(loc), Outcome: row.Outcome, Reason: row.Reason, Run: row.Run,
-		Version: int(row.Version), Decided: instant(row.Decided), Late: time.Duration(row.Late),
-	}
-	if row.From == row.To || r == nil {
-		if row.To != row.From {
-			t.Until = instant(row.To).In(loc)
-		}
-		return yield(t, nil)
-	}
-	at := row.From
-	if r.data.Kind != store.TriggerEvery {
-		at = r.Next(at - 1) // a pause over ticks that were decided before is cut at them, not at ticks
-	}
-	if at != 0 && at < from {
-		if at = r.Last(at, from); at < from {
-			at = r.Next(at)
-		}
-	}
-	for ; at != 0 && at <= row.To && at < to; at = r.Next(at) {
-		t.Nominal = instant(at).In(loc)
-		if !yield(t, nil) {
-			return false
-		}
-	}
-	return true
 }

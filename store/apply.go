@@ -113,6 +113,12 @@ func (s *State) apply(c *Command) Result {
 		return s.applyPrune(c.Prune)
 	case KindSetCluster:
 		return s.applySetCluster(c.Cluster)
+	case KindStart:
+		return s.applyStart(c.Start)
+	case KindRunNow:
+		return s.applyRunNow(c.RunNow)
+	case KindBackfill:
+		return s.applyBackfill(c.Backfill)
 	}
 	panic("store: command that DecodeBatch should have refused")
 }

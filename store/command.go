@@ -50,6 +50,9 @@ const (
 	KindEndSession
 	KindPrune
 	KindSetCluster
+	KindStart
+	KindRunNow
+	KindBackfill
 	kindEnd
 )
 
@@ -83,6 +86,9 @@ type Command struct {
 	End        *EndSession     `msg:"n,omitempty"`
 	Prune      *Prune          `msg:"g,omitempty"`
 	Cluster    *SetCluster     `msg:"b,omitempty"`
+	Start      *StartCommand   `msg:"st,omitempty"`
+	RunNow     *RunNow         `msg:"y,omitempty"`
+	Backfill   *Backfill       `msg:"f,omitempty"`
 }
 
 // Enqueue adds runs, all or none. Specs are encoded ([Spec.Encode]) and named by
@@ -172,14 +178,11 @@ type PutSchedule struct {
 	Next     int64    `msg:"x,omitempty"` // the first tick after the stamped time
 }
 
-// PauseSchedule pauses or resumes. Resuming records the ticks met while paused
-// and arms Next.
+// PauseSchedule pauses or resumes. The armed tick stays armed: after resuming, the
+// leader decides it with all that were met while paused.
 type PauseSchedule struct {
 	ID     string `msg:"i"`
 	Paused bool   `msg:"p,omitempty"`
-	Armed  int64  `msg:"a,omitempty"` // resume: the tick that was armed
-	Last   int64  `msg:"l,omitempty"` // resume: the last tick met while paused, 0 if none
-	Next   int64  `msg:"x,omitempty"`
 }
 
 // DeleteSchedule removes a schedule; runs it made go on.
@@ -194,11 +197,40 @@ type TickCommand struct {
 	Schedule string        `msg:"s"`
 	Version  uint64        `msg:"v"`
 	Armed    int64         `msg:"a"`
-	Spans    []DecidedSpan `msg:"p,omitempty"` // the ticks before Nominal, in order
-	Nominal  int64         `msg:"n,omitempty"` // the tick that fires; 0 if none does
+	Spans    []DecidedSpan `msg:"p,omitempty"` // the first ticks, in order
+	Waits    []Span        `msg:"w,omitempty"` // the ticks behind those, which are to run one after another
+	Nominal  int64         `msg:"n,omitempty"` // the tick behind all those, which fires; 0 if none does
 	Reason   string        `msg:"r,omitempty"` // why it fires late
 	Run      RunID         `msg:"i,omitzero"`
 	Next     int64         `msg:"x,omitempty"`
+}
+
+// StartCommand starts what has its turn: ticks of the first of a schedule's waiting
+// starts. As many start as the overlap policy lets; the others go on waiting.
+type StartCommand struct {
+	Schedule string   `msg:"s"`
+	Wait     Wait     `msg:"w"` // the one that is meant; refused unless it is the first
+	Ticks    []RunNow `msg:"t"`
+	Left     int64    `msg:"x,omitempty"` // the tick after them, 0 if there is none in Wait
+}
+
+// RunNow starts a run of a schedule: the client's, which is asked for by hand, or
+// that of a tick.
+type RunNow struct {
+	Schedule string `msg:"s,omitempty"`
+	Nominal  int64  `msg:"n,omitempty"`
+	Run      RunID  `msg:"i"`
+}
+
+// Backfill has ticks of the past run that have not. It is refused unless the
+// schedule is of the given version and had as many backfills before: else the
+// caller has looked at another ledger.
+type Backfill struct {
+	Schedule string `msg:"s"`
+	Version  uint64 `msg:"v"`
+	Before   uint64 `msg:"b,omitempty"` // Schedule.Backfills
+	Spans    []Span `msg:"p"`           // first and last ticks, in order
+	Pace     int64  `msg:"c,omitempty"` // ns between starts
 }
 
 // DecidedSpan is an outcome that needs no look at the state.
@@ -325,6 +357,12 @@ func (c *Command) complete() bool {
 		return c.Prune != nil
 	case KindSetCluster:
 		return c.Cluster != nil
+	case KindStart:
+		return c.Start != nil
+	case KindRunNow:
+		return c.RunNow != nil
+	case KindBackfill:
+		return c.Backfill != nil
 	}
 	return false
 }

@@ -7,6 +7,139 @@ import (
 )
 
 // MarshalMsg implements msgp.Marshaler
+func (z *Backfill) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// check for omitted fields
+	zb0001Len := uint32(5)
+	var zb0001Mask uint8 /* 5 bits */
+	_ = zb0001Mask
+	if z.Before == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x4
+	}
+	if z.Pace == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x10
+	}
+	// variable map header, size zb0001Len
+	o = append(o, 0x80|uint8(zb0001Len))
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		// string "s"
+		o = append(o, 0xa1, 0x73)
+		o = msgp.AppendString(o, z.Schedule)
+		// string "v"
+		o = append(o, 0xa1, 0x76)
+		o = msgp.AppendUint64(o, z.Version)
+		if (zb0001Mask & 0x4) == 0 { // if not omitted
+			// string "b"
+			o = append(o, 0xa1, 0x62)
+			o = msgp.AppendUint64(o, z.Before)
+		}
+		// string "p"
+		o = append(o, 0xa1, 0x70)
+		o = msgp.AppendArrayHeader(o, uint32(len(z.Spans)))
+		for za0001 := range z.Spans {
+			o, err = z.Spans[za0001].MarshalMsg(o)
+			if err != nil {
+				err = msgp.WrapError(err, "Spans", za0001)
+				return
+			}
+		}
+		if (zb0001Mask & 0x10) == 0 { // if not omitted
+			// string "c"
+			o = append(o, 0xa1, 0x63)
+			o = msgp.AppendInt64(o, z.Pace)
+		}
+	}
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *Backfill) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "s":
+			z.Schedule, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Schedule")
+				return
+			}
+		case "v":
+			z.Version, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Version")
+				return
+			}
+		case "b":
+			z.Before, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Before")
+				return
+			}
+		case "p":
+			var zb0002 uint32
+			zb0002, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Spans")
+				return
+			}
+			if cap(z.Spans) >= int(zb0002) {
+				z.Spans = (z.Spans)[:zb0002]
+			} else {
+				z.Spans = make([]Span, zb0002)
+			}
+			for za0001 := range z.Spans {
+				bts, err = z.Spans[za0001].UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Spans", za0001)
+					return
+				}
+			}
+		case "c":
+			z.Pace, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Pace")
+				return
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *Backfill) Msgsize() (s int) {
+	s = 1 + 2 + msgp.StringPrefixSize + len(z.Schedule) + 2 + msgp.Uint64Size + 2 + msgp.Uint64Size + 2 + msgp.ArrayHeaderSize
+	for za0001 := range z.Spans {
+		s += z.Spans[za0001].Msgsize()
+	}
+	s += 2 + msgp.Int64Size
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
 func (z *Batch) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// map header, size 4
@@ -186,8 +319,8 @@ func (z *Checkpoint) Msgsize() (s int) {
 func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(21)
-	var zb0001Mask uint32 /* 21 bits */
+	zb0001Len := uint32(24)
+	var zb0001Mask uint32 /* 24 bits */
 	_ = zb0001Mask
 	if z.Session == 0 {
 		zb0001Len--
@@ -268,6 +401,18 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 	if z.Cluster == nil {
 		zb0001Len--
 		zb0001Mask |= 0x100000
+	}
+	if z.Start == nil {
+		zb0001Len--
+		zb0001Mask |= 0x200000
+	}
+	if z.RunNow == nil {
+		zb0001Len--
+		zb0001Mask |= 0x400000
+	}
+	if z.Backfill == nil {
+		zb0001Len--
+		zb0001Mask |= 0x800000
 	}
 	// variable map header, size zb0001Len
 	o = msgp.AppendMapHeader(o, zb0001Len)
@@ -456,10 +601,27 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 			if z.Pause == nil {
 				o = msgp.AppendNil(o)
 			} else {
-				o, err = z.Pause.MarshalMsg(o)
-				if err != nil {
-					err = msgp.WrapError(err, "Pause")
-					return
+				// check for omitted fields
+				zb0007Len := uint32(2)
+				var zb0007Mask uint8 /* 2 bits */
+				_ = zb0007Mask
+				if z.Pause.Paused == false {
+					zb0007Len--
+					zb0007Mask |= 0x2
+				}
+				// variable map header, size zb0007Len
+				o = append(o, 0x80|uint8(zb0007Len))
+
+				// skip if no fields are to be emitted
+				if zb0007Len != 0 {
+					// string "i"
+					o = append(o, 0xa1, 0x69)
+					o = msgp.AppendString(o, z.Pause.ID)
+					if (zb0007Mask & 0x2) == 0 { // if not omitted
+						// string "p"
+						o = append(o, 0xa1, 0x70)
+						o = msgp.AppendBool(o, z.Pause.Paused)
+					}
 				}
 			}
 		}
@@ -527,22 +689,22 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 				o = msgp.AppendNil(o)
 			} else {
 				// check for omitted fields
-				zb0009Len := uint32(2)
-				var zb0009Mask uint8 /* 2 bits */
-				_ = zb0009Mask
+				zb0010Len := uint32(2)
+				var zb0010Mask uint8 /* 2 bits */
+				_ = zb0010Mask
 				if z.Open.Tasks == nil {
-					zb0009Len--
-					zb0009Mask |= 0x2
+					zb0010Len--
+					zb0010Mask |= 0x2
 				}
-				// variable map header, size zb0009Len
-				o = append(o, 0x80|uint8(zb0009Len))
+				// variable map header, size zb0010Len
+				o = append(o, 0x80|uint8(zb0010Len))
 
 				// skip if no fields are to be emitted
-				if zb0009Len != 0 {
+				if zb0010Len != 0 {
 					// string "n"
 					o = append(o, 0xa1, 0x6e)
 					o = msgp.AppendString(o, z.Open.Node)
-					if (zb0009Mask & 0x2) == 0 { // if not omitted
+					if (zb0010Mask & 0x2) == 0 { // if not omitted
 						// string "t"
 						o = append(o, 0xa1, 0x74)
 						o = msgp.AppendArrayHeader(o, uint32(len(z.Open.Tasks)))
@@ -587,6 +749,75 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 				o, err = z.Cluster.MarshalMsg(o)
 				if err != nil {
 					err = msgp.WrapError(err, "Cluster")
+					return
+				}
+			}
+		}
+		if (zb0001Mask & 0x200000) == 0 { // if not omitted
+			// string "st"
+			o = append(o, 0xa2, 0x73, 0x74)
+			if z.Start == nil {
+				o = msgp.AppendNil(o)
+			} else {
+				o, err = z.Start.MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Start")
+					return
+				}
+			}
+		}
+		if (zb0001Mask & 0x400000) == 0 { // if not omitted
+			// string "y"
+			o = append(o, 0xa1, 0x79)
+			if z.RunNow == nil {
+				o = msgp.AppendNil(o)
+			} else {
+				// check for omitted fields
+				zb0012Len := uint32(3)
+				var zb0012Mask uint8 /* 3 bits */
+				_ = zb0012Mask
+				if z.RunNow.Schedule == "" {
+					zb0012Len--
+					zb0012Mask |= 0x1
+				}
+				if z.RunNow.Nominal == 0 {
+					zb0012Len--
+					zb0012Mask |= 0x2
+				}
+				// variable map header, size zb0012Len
+				o = append(o, 0x80|uint8(zb0012Len))
+
+				// skip if no fields are to be emitted
+				if zb0012Len != 0 {
+					if (zb0012Mask & 0x1) == 0 { // if not omitted
+						// string "s"
+						o = append(o, 0xa1, 0x73)
+						o = msgp.AppendString(o, z.RunNow.Schedule)
+					}
+					if (zb0012Mask & 0x2) == 0 { // if not omitted
+						// string "n"
+						o = append(o, 0xa1, 0x6e)
+						o = msgp.AppendInt64(o, z.RunNow.Nominal)
+					}
+					// string "i"
+					o = append(o, 0xa1, 0x69)
+					o, err = z.RunNow.Run.MarshalMsg(o)
+					if err != nil {
+						err = msgp.WrapError(err, "RunNow", "Run")
+						return
+					}
+				}
+			}
+		}
+		if (zb0001Mask & 0x800000) == 0 { // if not omitted
+			// string "f"
+			o = append(o, 0xa1, 0x66)
+			if z.Backfill == nil {
+				o = msgp.AppendNil(o)
+			} else {
+				o, err = z.Backfill.MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Backfill")
 					return
 				}
 			}
@@ -972,10 +1203,39 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.Pause == nil {
 					z.Pause = new(PauseSchedule)
 				}
-				bts, err = z.Pause.UnmarshalMsg(bts)
+				var zb0011 uint32
+				zb0011, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "Pause")
 					return
+				}
+				for zb0011 > 0 {
+					zb0011--
+					field, bts, err = msgp.ReadMapKeyZC(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Pause")
+						return
+					}
+					switch msgp.UnsafeString(field) {
+					case "i":
+						z.Pause.ID, bts, err = msgp.ReadStringBytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Pause", "ID")
+							return
+						}
+					case "p":
+						z.Pause.Paused, bts, err = msgp.ReadBoolBytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Pause", "Paused")
+							return
+						}
+					default:
+						bts, err = msgp.Skip(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Pause")
+							return
+						}
+					}
 				}
 			}
 		case "v":
@@ -989,14 +1249,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.Delete == nil {
 					z.Delete = new(DeleteSchedule)
 				}
-				var zb0011 uint32
-				zb0011, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0012 uint32
+				zb0012, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "Delete")
 					return
 				}
-				for zb0011 > 0 {
-					zb0011--
+				for zb0012 > 0 {
+					zb0012--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "Delete")
@@ -1046,14 +1306,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.Rearm == nil {
 					z.Rearm = new(Rearm)
 				}
-				var zb0012 uint32
-				zb0012, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0013 uint32
+				zb0013, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "Rearm")
 					return
 				}
-				for zb0012 > 0 {
-					zb0012--
+				for zb0013 > 0 {
+					zb0013--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "Rearm")
@@ -1061,16 +1321,16 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					}
 					switch msgp.UnsafeString(field) {
 					case "t":
-						var zb0013 uint32
-						zb0013, bts, err = msgp.ReadArrayHeaderBytes(bts)
+						var zb0014 uint32
+						zb0014, bts, err = msgp.ReadArrayHeaderBytes(bts)
 						if err != nil {
 							err = msgp.WrapError(err, "Rearm", "Ticks")
 							return
 						}
-						if cap(z.Rearm.Ticks) >= int(zb0013) {
-							z.Rearm.Ticks = (z.Rearm.Ticks)[:zb0013]
+						if cap(z.Rearm.Ticks) >= int(zb0014) {
+							z.Rearm.Ticks = (z.Rearm.Ticks)[:zb0014]
 						} else {
-							z.Rearm.Ticks = make([]RearmTick, zb0013)
+							z.Rearm.Ticks = make([]RearmTick, zb0014)
 						}
 						for za0004 := range z.Rearm.Ticks {
 							bts, err = z.Rearm.Ticks[za0004].UnmarshalMsg(bts)
@@ -1116,14 +1376,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.Open == nil {
 					z.Open = new(OpenSession)
 				}
-				var zb0014 uint32
-				zb0014, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0015 uint32
+				zb0015, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "Open")
 					return
 				}
-				for zb0014 > 0 {
-					zb0014--
+				for zb0015 > 0 {
+					zb0015--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "Open")
@@ -1137,16 +1397,16 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 							return
 						}
 					case "t":
-						var zb0015 uint32
-						zb0015, bts, err = msgp.ReadArrayHeaderBytes(bts)
+						var zb0016 uint32
+						zb0016, bts, err = msgp.ReadArrayHeaderBytes(bts)
 						if err != nil {
 							err = msgp.WrapError(err, "Open", "Tasks")
 							return
 						}
-						if cap(z.Open.Tasks) >= int(zb0015) {
-							z.Open.Tasks = (z.Open.Tasks)[:zb0015]
+						if cap(z.Open.Tasks) >= int(zb0016) {
+							z.Open.Tasks = (z.Open.Tasks)[:zb0016]
 						} else {
-							z.Open.Tasks = make([]string, zb0015)
+							z.Open.Tasks = make([]string, zb0016)
 						}
 						for za0005 := range z.Open.Tasks {
 							z.Open.Tasks[za0005], bts, err = msgp.ReadStringBytes(bts)
@@ -1175,14 +1435,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.End == nil {
 					z.End = new(EndSession)
 				}
-				var zb0016 uint32
-				zb0016, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0017 uint32
+				zb0017, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "End")
 					return
 				}
-				for zb0016 > 0 {
-					zb0016--
+				for zb0017 > 0 {
+					zb0017--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "End")
@@ -1235,6 +1495,92 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				bts, err = z.Cluster.UnmarshalMsg(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "Cluster")
+					return
+				}
+			}
+		case "st":
+			if msgp.IsNil(bts) {
+				bts, err = msgp.ReadNilBytes(bts)
+				if err != nil {
+					return
+				}
+				z.Start = nil
+			} else {
+				if z.Start == nil {
+					z.Start = new(StartCommand)
+				}
+				bts, err = z.Start.UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Start")
+					return
+				}
+			}
+		case "y":
+			if msgp.IsNil(bts) {
+				bts, err = msgp.ReadNilBytes(bts)
+				if err != nil {
+					return
+				}
+				z.RunNow = nil
+			} else {
+				if z.RunNow == nil {
+					z.RunNow = new(RunNow)
+				}
+				var zb0018 uint32
+				zb0018, bts, err = msgp.ReadMapHeaderBytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "RunNow")
+					return
+				}
+				for zb0018 > 0 {
+					zb0018--
+					field, bts, err = msgp.ReadMapKeyZC(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "RunNow")
+						return
+					}
+					switch msgp.UnsafeString(field) {
+					case "s":
+						z.RunNow.Schedule, bts, err = msgp.ReadStringBytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "RunNow", "Schedule")
+							return
+						}
+					case "n":
+						z.RunNow.Nominal, bts, err = msgp.ReadInt64Bytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "RunNow", "Nominal")
+							return
+						}
+					case "i":
+						bts, err = z.RunNow.Run.UnmarshalMsg(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "RunNow", "Run")
+							return
+						}
+					default:
+						bts, err = msgp.Skip(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "RunNow")
+							return
+						}
+					}
+				}
+			}
+		case "f":
+			if msgp.IsNil(bts) {
+				bts, err = msgp.ReadNilBytes(bts)
+				if err != nil {
+					return
+				}
+				z.Backfill = nil
+			} else {
+				if z.Backfill == nil {
+					z.Backfill = new(Backfill)
+				}
+				bts, err = z.Backfill.UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Backfill")
 					return
 				}
 			}
@@ -1313,7 +1659,7 @@ func (z *Command) Msgsize() (s int) {
 	if z.Pause == nil {
 		s += msgp.NilSize
 	} else {
-		s += z.Pause.Msgsize()
+		s += 1 + 2 + msgp.StringPrefixSize + len(z.Pause.ID) + 2 + msgp.BoolSize
 	}
 	s += 2
 	if z.Delete == nil {
@@ -1368,6 +1714,24 @@ func (z *Command) Msgsize() (s int) {
 		s += msgp.NilSize
 	} else {
 		s += z.Cluster.Msgsize()
+	}
+	s += 3
+	if z.Start == nil {
+		s += msgp.NilSize
+	} else {
+		s += z.Start.Msgsize()
+	}
+	s += 2
+	if z.RunNow == nil {
+		s += msgp.NilSize
+	} else {
+		s += 1 + 2 + msgp.StringPrefixSize + len(z.RunNow.Schedule) + 2 + msgp.Int64Size + 2 + z.RunNow.Run.Msgsize()
+	}
+	s += 2
+	if z.Backfill == nil {
+		s += msgp.NilSize
+	} else {
+		s += z.Backfill.Msgsize()
 	}
 	return
 }
@@ -2354,27 +2718,15 @@ func (z *OpenSession) Msgsize() (s int) {
 }
 
 // MarshalMsg implements msgp.Marshaler
-func (z *PauseSchedule) MarshalMsg(b []byte) (o []byte, err error) {
+func (z PauseSchedule) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(5)
-	var zb0001Mask uint8 /* 5 bits */
+	zb0001Len := uint32(2)
+	var zb0001Mask uint8 /* 2 bits */
 	_ = zb0001Mask
 	if z.Paused == false {
 		zb0001Len--
 		zb0001Mask |= 0x2
-	}
-	if z.Armed == 0 {
-		zb0001Len--
-		zb0001Mask |= 0x4
-	}
-	if z.Last == 0 {
-		zb0001Len--
-		zb0001Mask |= 0x8
-	}
-	if z.Next == 0 {
-		zb0001Len--
-		zb0001Mask |= 0x10
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -2388,21 +2740,6 @@ func (z *PauseSchedule) MarshalMsg(b []byte) (o []byte, err error) {
 			// string "p"
 			o = append(o, 0xa1, 0x70)
 			o = msgp.AppendBool(o, z.Paused)
-		}
-		if (zb0001Mask & 0x4) == 0 { // if not omitted
-			// string "a"
-			o = append(o, 0xa1, 0x61)
-			o = msgp.AppendInt64(o, z.Armed)
-		}
-		if (zb0001Mask & 0x8) == 0 { // if not omitted
-			// string "l"
-			o = append(o, 0xa1, 0x6c)
-			o = msgp.AppendInt64(o, z.Last)
-		}
-		if (zb0001Mask & 0x10) == 0 { // if not omitted
-			// string "x"
-			o = append(o, 0xa1, 0x78)
-			o = msgp.AppendInt64(o, z.Next)
 		}
 	}
 	return
@@ -2438,24 +2775,6 @@ func (z *PauseSchedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Paused")
 				return
 			}
-		case "a":
-			z.Armed, bts, err = msgp.ReadInt64Bytes(bts)
-			if err != nil {
-				err = msgp.WrapError(err, "Armed")
-				return
-			}
-		case "l":
-			z.Last, bts, err = msgp.ReadInt64Bytes(bts)
-			if err != nil {
-				err = msgp.WrapError(err, "Last")
-				return
-			}
-		case "x":
-			z.Next, bts, err = msgp.ReadInt64Bytes(bts)
-			if err != nil {
-				err = msgp.WrapError(err, "Next")
-				return
-			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -2469,8 +2788,8 @@ func (z *PauseSchedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 }
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
-func (z *PauseSchedule) Msgsize() (s int) {
-	s = 1 + 2 + msgp.StringPrefixSize + len(z.ID) + 2 + msgp.BoolSize + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size
+func (z PauseSchedule) Msgsize() (s int) {
+	s = 1 + 2 + msgp.StringPrefixSize + len(z.ID) + 2 + msgp.BoolSize
 	return
 }
 
@@ -3180,6 +3499,101 @@ func (z *RunCommand) Msgsize() (s int) {
 }
 
 // MarshalMsg implements msgp.Marshaler
+func (z *RunNow) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// check for omitted fields
+	zb0001Len := uint32(3)
+	var zb0001Mask uint8 /* 3 bits */
+	_ = zb0001Mask
+	if z.Schedule == "" {
+		zb0001Len--
+		zb0001Mask |= 0x1
+	}
+	if z.Nominal == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x2
+	}
+	// variable map header, size zb0001Len
+	o = append(o, 0x80|uint8(zb0001Len))
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		if (zb0001Mask & 0x1) == 0 { // if not omitted
+			// string "s"
+			o = append(o, 0xa1, 0x73)
+			o = msgp.AppendString(o, z.Schedule)
+		}
+		if (zb0001Mask & 0x2) == 0 { // if not omitted
+			// string "n"
+			o = append(o, 0xa1, 0x6e)
+			o = msgp.AppendInt64(o, z.Nominal)
+		}
+		// string "i"
+		o = append(o, 0xa1, 0x69)
+		o, err = z.Run.MarshalMsg(o)
+		if err != nil {
+			err = msgp.WrapError(err, "Run")
+			return
+		}
+	}
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *RunNow) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "s":
+			z.Schedule, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Schedule")
+				return
+			}
+		case "n":
+			z.Nominal, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Nominal")
+				return
+			}
+		case "i":
+			bts, err = z.Run.UnmarshalMsg(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Run")
+				return
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *RunNow) Msgsize() (s int) {
+	s = 1 + 2 + msgp.StringPrefixSize + len(z.Schedule) + 2 + msgp.Int64Size + 2 + z.Run.Msgsize()
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
 func (z *SetCluster) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
@@ -3335,31 +3749,222 @@ func (z *SetCluster) Msgsize() (s int) {
 }
 
 // MarshalMsg implements msgp.Marshaler
+func (z *StartCommand) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// check for omitted fields
+	zb0001Len := uint32(4)
+	var zb0001Mask uint8 /* 4 bits */
+	_ = zb0001Mask
+	if z.Left == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x8
+	}
+	// variable map header, size zb0001Len
+	o = append(o, 0x80|uint8(zb0001Len))
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		// string "s"
+		o = append(o, 0xa1, 0x73)
+		o = msgp.AppendString(o, z.Schedule)
+		// string "w"
+		o = append(o, 0xa1, 0x77)
+		o, err = z.Wait.MarshalMsg(o)
+		if err != nil {
+			err = msgp.WrapError(err, "Wait")
+			return
+		}
+		// string "t"
+		o = append(o, 0xa1, 0x74)
+		o = msgp.AppendArrayHeader(o, uint32(len(z.Ticks)))
+		for za0001 := range z.Ticks {
+			// check for omitted fields
+			zb0002Len := uint32(3)
+			var zb0002Mask uint8 /* 3 bits */
+			_ = zb0002Mask
+			if z.Ticks[za0001].Schedule == "" {
+				zb0002Len--
+				zb0002Mask |= 0x1
+			}
+			if z.Ticks[za0001].Nominal == 0 {
+				zb0002Len--
+				zb0002Mask |= 0x2
+			}
+			// variable map header, size zb0002Len
+			o = append(o, 0x80|uint8(zb0002Len))
+
+			// skip if no fields are to be emitted
+			if zb0002Len != 0 {
+				if (zb0002Mask & 0x1) == 0 { // if not omitted
+					// string "s"
+					o = append(o, 0xa1, 0x73)
+					o = msgp.AppendString(o, z.Ticks[za0001].Schedule)
+				}
+				if (zb0002Mask & 0x2) == 0 { // if not omitted
+					// string "n"
+					o = append(o, 0xa1, 0x6e)
+					o = msgp.AppendInt64(o, z.Ticks[za0001].Nominal)
+				}
+				// string "i"
+				o = append(o, 0xa1, 0x69)
+				o, err = z.Ticks[za0001].Run.MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Ticks", za0001, "Run")
+					return
+				}
+			}
+		}
+		if (zb0001Mask & 0x8) == 0 { // if not omitted
+			// string "x"
+			o = append(o, 0xa1, 0x78)
+			o = msgp.AppendInt64(o, z.Left)
+		}
+	}
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *StartCommand) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "s":
+			z.Schedule, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Schedule")
+				return
+			}
+		case "w":
+			bts, err = z.Wait.UnmarshalMsg(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Wait")
+				return
+			}
+		case "t":
+			var zb0002 uint32
+			zb0002, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Ticks")
+				return
+			}
+			if cap(z.Ticks) >= int(zb0002) {
+				z.Ticks = (z.Ticks)[:zb0002]
+			} else {
+				z.Ticks = make([]RunNow, zb0002)
+			}
+			for za0001 := range z.Ticks {
+				var zb0003 uint32
+				zb0003, bts, err = msgp.ReadMapHeaderBytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Ticks", za0001)
+					return
+				}
+				for zb0003 > 0 {
+					zb0003--
+					field, bts, err = msgp.ReadMapKeyZC(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Ticks", za0001)
+						return
+					}
+					switch msgp.UnsafeString(field) {
+					case "s":
+						z.Ticks[za0001].Schedule, bts, err = msgp.ReadStringBytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Ticks", za0001, "Schedule")
+							return
+						}
+					case "n":
+						z.Ticks[za0001].Nominal, bts, err = msgp.ReadInt64Bytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Ticks", za0001, "Nominal")
+							return
+						}
+					case "i":
+						bts, err = z.Ticks[za0001].Run.UnmarshalMsg(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Ticks", za0001, "Run")
+							return
+						}
+					default:
+						bts, err = msgp.Skip(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Ticks", za0001)
+							return
+						}
+					}
+				}
+			}
+		case "x":
+			z.Left, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Left")
+				return
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *StartCommand) Msgsize() (s int) {
+	s = 1 + 2 + msgp.StringPrefixSize + len(z.Schedule) + 2 + z.Wait.Msgsize() + 2 + msgp.ArrayHeaderSize
+	for za0001 := range z.Ticks {
+		s += 1 + 2 + msgp.StringPrefixSize + len(z.Ticks[za0001].Schedule) + 2 + msgp.Int64Size + 2 + z.Ticks[za0001].Run.Msgsize()
+	}
+	s += 2 + msgp.Int64Size
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
 func (z *TickCommand) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(8)
-	var zb0001Mask uint8 /* 8 bits */
+	zb0001Len := uint32(9)
+	var zb0001Mask uint16 /* 9 bits */
 	_ = zb0001Mask
 	if z.Spans == nil {
 		zb0001Len--
 		zb0001Mask |= 0x8
 	}
-	if z.Nominal == 0 {
+	if z.Waits == nil {
 		zb0001Len--
 		zb0001Mask |= 0x10
 	}
-	if z.Reason == "" {
+	if z.Nominal == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x20
 	}
-	if z.Run.IsZero() {
+	if z.Reason == "" {
 		zb0001Len--
 		zb0001Mask |= 0x40
 	}
-	if z.Next == 0 {
+	if z.Run.IsZero() {
 		zb0001Len--
 		zb0001Mask |= 0x80
+	}
+	if z.Next == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x100
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -3388,16 +3993,28 @@ func (z *TickCommand) MarshalMsg(b []byte) (o []byte, err error) {
 			}
 		}
 		if (zb0001Mask & 0x10) == 0 { // if not omitted
+			// string "w"
+			o = append(o, 0xa1, 0x77)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.Waits)))
+			for za0002 := range z.Waits {
+				o, err = z.Waits[za0002].MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Waits", za0002)
+					return
+				}
+			}
+		}
+		if (zb0001Mask & 0x20) == 0 { // if not omitted
 			// string "n"
 			o = append(o, 0xa1, 0x6e)
 			o = msgp.AppendInt64(o, z.Nominal)
 		}
-		if (zb0001Mask & 0x20) == 0 { // if not omitted
+		if (zb0001Mask & 0x40) == 0 { // if not omitted
 			// string "r"
 			o = append(o, 0xa1, 0x72)
 			o = msgp.AppendString(o, z.Reason)
 		}
-		if (zb0001Mask & 0x40) == 0 { // if not omitted
+		if (zb0001Mask & 0x80) == 0 { // if not omitted
 			// string "i"
 			o = append(o, 0xa1, 0x69)
 			o, err = z.Run.MarshalMsg(o)
@@ -3406,7 +4023,7 @@ func (z *TickCommand) MarshalMsg(b []byte) (o []byte, err error) {
 				return
 			}
 		}
-		if (zb0001Mask & 0x80) == 0 { // if not omitted
+		if (zb0001Mask & 0x100) == 0 { // if not omitted
 			// string "x"
 			o = append(o, 0xa1, 0x78)
 			o = msgp.AppendInt64(o, z.Next)
@@ -3470,6 +4087,25 @@ func (z *TickCommand) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					return
 				}
 			}
+		case "w":
+			var zb0003 uint32
+			zb0003, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Waits")
+				return
+			}
+			if cap(z.Waits) >= int(zb0003) {
+				z.Waits = (z.Waits)[:zb0003]
+			} else {
+				z.Waits = make([]Span, zb0003)
+			}
+			for za0002 := range z.Waits {
+				bts, err = z.Waits[za0002].UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Waits", za0002)
+					return
+				}
+			}
 		case "n":
 			z.Nominal, bts, err = msgp.ReadInt64Bytes(bts)
 			if err != nil {
@@ -3511,6 +4147,10 @@ func (z *TickCommand) Msgsize() (s int) {
 	s = 1 + 2 + msgp.StringPrefixSize + len(z.Schedule) + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.ArrayHeaderSize
 	for za0001 := range z.Spans {
 		s += z.Spans[za0001].Msgsize()
+	}
+	s += 2 + msgp.ArrayHeaderSize
+	for za0002 := range z.Waits {
+		s += z.Waits[za0002].Msgsize()
 	}
 	s += 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Reason) + 2 + z.Run.Msgsize() + 2 + msgp.Int64Size
 	return

@@ -104,7 +104,7 @@ func TestSchedule_Decided_outlives_a_change_of_the_trigger(t *testing.T) {
 	}
 }
 
-func TestSchedule_Pause_records_only_ticks_without_an_outcome(t *testing.T) {
+func TestSchedule_Delete_records_only_ticks_without_an_outcome(t *testing.T) {
 	m := minutely(t)
 	for n := range int64(10) { // ticks 1 … 10, then back to minute 0
 		m.sleep(minute)
@@ -116,9 +116,7 @@ func TestSchedule_Pause_records_only_ticks_without_an_outcome(t *testing.T) {
 	m.rearm(epoch - 4*minute)
 	m.ok(store.Command{Kind: store.KindPauseSchedule, Pause: &store.PauseSchedule{ID: "s", Paused: true}})
 	m.wall += 20 * minute
-	m.ok(store.Command{Kind: store.KindPauseSchedule, Pause: &store.PauseSchedule{
-		ID: "s", Armed: epoch - 4*minute, Last: epoch + 15*minute, Next: epoch + 16*minute,
-	}})
+	m.ok(store.Command{Kind: store.KindDeleteSchedule, Delete: &store.DeleteSchedule{ID: "s"}})
 	var got [][2]int64
 	for tick := range m.s.UnflushedTicks() {
 		if tick.Outcome == store.TickPaused {
@@ -129,7 +127,12 @@ func TestSchedule_Pause_records_only_ticks_without_an_outcome(t *testing.T) {
 	if diff := cmp.Diff([][2]int64{{-4, 0}, {10, 15}}, got); diff != "" {
 		t.Errorf("paused spans, in minutes: -want +got\n%s", diff)
 	}
-	m.want("resumed", [2]float64{-5, 15})
+	sc := m.s.DeletedSchedule("s")
+	for _, at := range []int64{-4, 0, 5, 10, 12, 15} {
+		if _, decided := sc.DecidedAt(epoch + at*minute); !decided {
+			t.Errorf("minute %d of the deleted schedule is not decided", at)
+		}
+	}
 }
 
 func TestSchedule_Decided_is_bounded_and_forgets_no_outcome(t *testing.T) {

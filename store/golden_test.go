@@ -58,6 +58,9 @@ func goldenSchedule() *store.Schedule {
 		Spec: goldenSpec, Input: []byte("{}"), Meta: []store.Pair{{Key: "a", Value: "b"}},
 		Overlap: store.OverlapAllow, CatchUp: store.CatchUpNone, MaxAge: 3, Paused: true, PausedAt: 4, App: "app", Gen: 5,
 		CreatedAt: 6, ChangedAt: 7, Deleted: 11, Next: 8, Decided: []store.Span{{From: 9, To: 10}}, Live: []store.RunID{id(1)},
+		QueueMax: 12, MaxCount: 13, Pace: 14, Pause: store.Span{From: 15, To: 16}, Backfills: 17,
+		Waiting: []store.Wait{{Kind: store.WaitBackfill, From: 18, To: 19, At: 20, Pace: 21, Run: id(2)}},
+		Loose:   []store.Tick{{Schedule: 1, Version: 2, From: 3, To: 4, Outcome: store.TickMerged, Decided: 5}},
 	}
 }
 
@@ -68,7 +71,7 @@ func goldenRecords() map[string]record {
 		"run":      goldenRun(),
 		"schedule": goldenSchedule(),
 		"tick": &store.Tick{
-			Schedule: 1, Version: 2, From: 3, To: 4, Outcome: store.TickMissed, Reason: "late", Run: id(1), Decided: 5, Late: 6,
+			Schedule: 1, Version: 2, From: 3, To: 4, Outcome: store.TickMissed, Reason: "late", Run: id(1), Decided: 5, Late: 6, Backfill: true,
 		},
 		"queue":   &store.Queue{Name: "default", Limit: 3, Paused: true},
 		"session": &store.Session{ID: 1, Node: "a", Opened: 2, Seen: 3, Acked: 4, Ended: true, Results: []store.Kept{{Seq: 5, Result: result}}},
@@ -104,17 +107,24 @@ func goldenBatch() *store.Batch {
 		{Kind: store.KindRetryNow, Run: run},
 		{Kind: store.KindExpire, Expire: &store.Expire{Runs: []store.RunID{id(1)}}},
 		{Kind: store.KindPutSchedule, Schedule: &store.PutSchedule{Schedule: *goldenSchedule(), Next: 1}},
-		{Kind: store.KindPauseSchedule, Pause: &store.PauseSchedule{ID: "nightly", Paused: true, Armed: 1, Last: 2, Next: 3}},
+		{Kind: store.KindPauseSchedule, Pause: &store.PauseSchedule{ID: "nightly", Paused: true}},
 		{Kind: store.KindDeleteSchedule, Delete: &store.DeleteSchedule{ID: "nightly"}},
 		{Kind: store.KindTick, Tick: &store.TickCommand{
 			Schedule: "nightly", Version: 1, Armed: 2, Spans: []store.DecidedSpan{{From: 3, To: 4, Outcome: store.TickMerged, Reason: "r"}},
-			Nominal: 5, Run: id(1), Next: 6,
+			Waits: []store.Span{{From: 7, To: 8}}, Nominal: 5, Reason: "r", Run: id(1), Next: 6,
 		}},
 		{Kind: store.KindRearm, Rearm: &store.Rearm{Ticks: []store.RearmTick{{Schedule: "nightly", Version: 1, Armed: 2, Next: 3}}}},
 		{Kind: store.KindPutQueue, Queue: &store.Queue{Name: "default", Limit: 1, Paused: true}},
 		{Kind: store.KindOpenSession, Open: &store.OpenSession{Node: "a", Tasks: []string{"mail.send"}}},
 		{Kind: store.KindEndSession, End: &store.EndSession{ID: 1}},
 		{Kind: store.KindPrune, Prune: &store.Prune{Segments: []store.SegmentKey{{Kind: store.TickSegment, Time: 1, Part: 2}}, Schedules: []string{"gone"}}},
+		{Kind: store.KindSetCluster, Cluster: &store.SetCluster{ID: "c", Level: 1, Put: []store.NodeRecord{{ID: "a"}}, Remove: []string{"b"}}},
+		{Kind: store.KindStart, Start: &store.StartCommand{
+			Schedule: "nightly", Wait: store.Wait{Kind: store.WaitMissed, From: 1, To: 2, At: 3, Pace: 4, Run: id(3)},
+			Ticks: []store.RunNow{{Nominal: 1, Run: id(1)}}, Left: 2,
+		}},
+		{Kind: store.KindRunNow, RunNow: &store.RunNow{Schedule: "nightly", Run: id(1)}},
+		{Kind: store.KindBackfill, Backfill: &store.Backfill{Schedule: "nightly", Version: 1, Before: 2, Spans: []store.Span{{From: 3, To: 4}}, Pace: 5}},
 	}
 	return &store.Batch{Level: 1, Wall: epoch, Elapsed: epoch + 1, Commands: bodies}
 }

@@ -181,6 +181,9 @@ func (m *naive) hold(r *store.Run) {
 // let go may come about later, when the clock was set back.
 func (m *naive) ticked(t *store.Tick) {
 	m.fared[t.Outcome]++
+	if t.Backfill {
+		return // the outcome that the tick had stays
+	}
 	for _, d := range m.ticks[t.Schedule] {
 		if d.From <= t.To && t.From <= d.To {
 			m.t.Errorf("schedule %d: ticks %d to %d are decided again by %d to %d", t.Schedule, d.From, d.To, t.From, t.To)

@@ -19,6 +19,7 @@ const (
 	CodeFull // a replicated limit is reached
 	CodeNotDue
 	CodeInvalid
+	CodeOverlap // the schedule has a live run, Run, and its overlap policy lets nothing start beside it
 )
 
 // Result is what applying a command answers.

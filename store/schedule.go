@@ -46,8 +46,10 @@ type Overlap uint8
 
 // The overlap policies.
 const (
-	OverlapSkip  Overlap = iota // the tick is skipped
-	OverlapAllow                // it runs beside the other
+	OverlapSkip    Overlap = iota // the tick is skipped
+	OverlapAllow                  // it runs beside the other
+	OverlapQueue                  // it waits, unless QueueMax starts do already
+	OverlapReplace                // the other is canceled
 )
 
 // CatchUp says what becomes of ticks that were missed.
@@ -57,6 +59,7 @@ type CatchUp uint8
 const (
 	CatchUpLatest CatchUp = iota // the latest one runs late, the others are merged into it
 	CatchUpNone                  // all are missed
+	CatchUpAll                   // the last MaxCount run, one after another
 )
 
 // A Schedule is a rule that makes runs over time, with its place in that time.
@@ -73,7 +76,10 @@ type Schedule struct {
 
 	Overlap   Overlap `msg:"o,omitempty"`
 	CatchUp   CatchUp `msg:"c,omitempty"`
-	MaxAge    int64   `msg:"a,omitempty"` // ns; ticks older than this are missed, whatever CatchUp says; 0 = no bound
+	MaxAge    int64   `msg:"a,omitempty"`  // ns; ticks older than this are missed, whatever CatchUp says; 0 = no bound
+	QueueMax  uint32  `msg:"ql,omitempty"` // OverlapQueue
+	MaxCount  uint32  `msg:"mc,omitempty"` // CatchUpAll: 0 = no bound
+	Pace      int64   `msg:"pc,omitempty"` // ns between starts that are made up
 	Paused    bool    `msg:"z,omitempty"`
 	PausedAt  int64   `msg:"w,omitempty"` // ns wall
 	App       string  `msg:"y,omitempty"` // the application that declares it
@@ -96,8 +102,70 @@ type Schedule struct {
 	// wrong, be set back before such a tick, it comes about and gets its own row.
 	Loose []Tick `msg:"q,omitempty"`
 
+	// Pause is the last pause on the trigger's clock; its To is 0 while it lasts.
+	// What becomes of the ticks in it is for CatchUp to say.
+	Pause Span `msg:"ps,omitzero"`
+
 	// Live are the runs the schedule made that have not ended, oldest first.
 	Live []RunID `msg:"l,omitempty"`
+
+	// Waiting are the starts whose turn has not come, in the order of their turn.
+	// Their ticks are in Decided.
+	Waiting []Wait `msg:"wt,omitempty"`
+
+	// Backfills counts the backfills that were asked for.
+	Backfills uint64 `msg:"bf,omitempty"`
+}
+
+// WaitKind says why a start waits, and so when its turn comes: a lower one is
+// before a higher one.
+type WaitKind uint8
+
+// The kinds of waiting starts. They are stored and never renumbered.
+const (
+	WaitManual   WaitKind = iota // asked for by hand, behind a live run
+	WaitQueued                   // a tick behind a live run
+	WaitMissed                   // ticks that are made up
+	WaitBackfill                 // ticks of the past that were asked for
+)
+
+// A Wait is a start that waits for its turn, or those of a span of ticks, one
+// after another.
+type Wait struct {
+	Kind WaitKind `msg:"k,omitempty"`
+	From int64    `msg:"f,omitempty"` // nominal time of the first tick, ns on the trigger's clock; WaitManual: 0
+	To   int64    `msg:"t,omitempty"` // of the last
+	At   int64    `msg:"a,omitempty"` // ns elapsed before which the first does not start
+	Pace int64    `msg:"p,omitempty"` // ns between starts
+	Run  RunID    `msg:"i,omitzero"`  // WaitManual: the run to be
+}
+
+// MaxMadeUp is how many live runs a schedule may have for a tick that is made up,
+// or backfilled, to start beside them under OverlapAllow.
+const MaxMadeUp = 64
+
+// Room returns how many waiting starts may start now as far as live runs decide.
+func (sc *Schedule) Room() int {
+	switch {
+	case sc.Overlap == OverlapAllow:
+		return max(MaxMadeUp-len(sc.Live), 0)
+	case len(sc.Live) > 0:
+		return 0
+	}
+	return 1
+}
+
+// Contended reports whether a tick that is due now would not simply run.
+func (sc *Schedule) Contended() bool {
+	return sc.Overlap != OverlapAllow && (len(sc.Live) > 0 || sc.queued() > 0)
+}
+
+// queued returns how many starts wait behind a live run.
+func (sc *Schedule) queued() (n int) {
+	for n < len(sc.Waiting) && sc.Waiting[n].Kind <= WaitQueued {
+		n++
+	}
+	return n
 }
 
 // Span is a closed range of nominal times, ns.
@@ -105,6 +173,9 @@ type Span struct {
 	From int64 `msg:"f"`
 	To   int64 `msg:"t"`
 }
+
+// IsZero reports whether s is the zero Span.
+func (s Span) IsZero() bool { return s == Span{} }
 
 // TickOutcome is what became of a tick.
 type TickOutcome uint8
@@ -140,7 +211,8 @@ type Tick struct {
 	Outcome  TickOutcome `msg:"o"`
 	Reason   string      `msg:"r,omitempty"`
 	Run      RunID       `msg:"i,omitzero"`
-	Decided  int64       `msg:"d"` // ns wall at which the outcome was recorded
+	Decided  int64       `msg:"d"`           // ns wall at which the outcome was recorded
+	Backfill bool        `msg:"b,omitempty"` // a run that was asked for later; the outcome that the tick had stays beside it
 	Late     int64       `msg:"l,omitempty"`
 }
 

@@ -222,8 +222,8 @@ func (z Queue) Msgsize() (s int) {
 func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(21)
-	var zb0001Mask uint32 /* 21 bits */
+	zb0001Len := uint32(27)
+	var zb0001Mask uint32 /* 27 bits */
 	_ = zb0001Mask
 	if z.Input == nil {
 		zb0001Len--
@@ -245,41 +245,65 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x200
 	}
-	if z.Paused == false {
+	if z.QueueMax == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x400
 	}
-	if z.PausedAt == 0 {
+	if z.MaxCount == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x800
 	}
-	if z.App == "" {
+	if z.Pace == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x1000
 	}
-	if z.Gen == 0 {
+	if z.Paused == false {
 		zb0001Len--
 		zb0001Mask |= 0x2000
 	}
-	if z.Deleted == 0 {
+	if z.PausedAt == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x4000
+	}
+	if z.App == "" {
+		zb0001Len--
+		zb0001Mask |= 0x8000
+	}
+	if z.Gen == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x10000
 	}
-	if z.Next == 0 {
-		zb0001Len--
-		zb0001Mask |= 0x20000
-	}
-	if z.Decided == nil {
-		zb0001Len--
-		zb0001Mask |= 0x40000
-	}
-	if z.Loose == nil {
+	if z.Deleted == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x80000
 	}
-	if z.Live == nil {
+	if z.Next == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x100000
+	}
+	if z.Decided == nil {
+		zb0001Len--
+		zb0001Mask |= 0x200000
+	}
+	if z.Loose == nil {
+		zb0001Len--
+		zb0001Mask |= 0x400000
+	}
+	if z.Pause.IsZero() {
+		zb0001Len--
+		zb0001Mask |= 0x800000
+	}
+	if z.Live == nil {
+		zb0001Len--
+		zb0001Mask |= 0x1000000
+	}
+	if z.Waiting == nil {
+		zb0001Len--
+		zb0001Mask |= 0x2000000
+	}
+	if z.Backfills == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x4000000
 	}
 	// variable map header, size zb0001Len
 	o = msgp.AppendMapHeader(o, zb0001Len)
@@ -346,21 +370,36 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 			o = msgp.AppendInt64(o, z.MaxAge)
 		}
 		if (zb0001Mask & 0x400) == 0 { // if not omitted
+			// string "ql"
+			o = append(o, 0xa2, 0x71, 0x6c)
+			o = msgp.AppendUint32(o, z.QueueMax)
+		}
+		if (zb0001Mask & 0x800) == 0 { // if not omitted
+			// string "mc"
+			o = append(o, 0xa2, 0x6d, 0x63)
+			o = msgp.AppendUint32(o, z.MaxCount)
+		}
+		if (zb0001Mask & 0x1000) == 0 { // if not omitted
+			// string "pc"
+			o = append(o, 0xa2, 0x70, 0x63)
+			o = msgp.AppendInt64(o, z.Pace)
+		}
+		if (zb0001Mask & 0x2000) == 0 { // if not omitted
 			// string "z"
 			o = append(o, 0xa1, 0x7a)
 			o = msgp.AppendBool(o, z.Paused)
 		}
-		if (zb0001Mask & 0x800) == 0 { // if not omitted
+		if (zb0001Mask & 0x4000) == 0 { // if not omitted
 			// string "w"
 			o = append(o, 0xa1, 0x77)
 			o = msgp.AppendInt64(o, z.PausedAt)
 		}
-		if (zb0001Mask & 0x1000) == 0 { // if not omitted
+		if (zb0001Mask & 0x8000) == 0 { // if not omitted
 			// string "y"
 			o = append(o, 0xa1, 0x79)
 			o = msgp.AppendString(o, z.App)
 		}
-		if (zb0001Mask & 0x2000) == 0 { // if not omitted
+		if (zb0001Mask & 0x10000) == 0 { // if not omitted
 			// string "g"
 			o = append(o, 0xa1, 0x67)
 			o = msgp.AppendUint64(o, z.Gen)
@@ -371,17 +410,17 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 		// string "h"
 		o = append(o, 0xa1, 0x68)
 		o = msgp.AppendInt64(o, z.ChangedAt)
-		if (zb0001Mask & 0x10000) == 0 { // if not omitted
+		if (zb0001Mask & 0x80000) == 0 { // if not omitted
 			// string "e"
 			o = append(o, 0xa1, 0x65)
 			o = msgp.AppendInt64(o, z.Deleted)
 		}
-		if (zb0001Mask & 0x20000) == 0 { // if not omitted
+		if (zb0001Mask & 0x100000) == 0 { // if not omitted
 			// string "x"
 			o = append(o, 0xa1, 0x78)
 			o = msgp.AppendInt64(o, z.Next)
 		}
-		if (zb0001Mask & 0x40000) == 0 { // if not omitted
+		if (zb0001Mask & 0x200000) == 0 { // if not omitted
 			// string "s"
 			o = append(o, 0xa1, 0x73)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Decided)))
@@ -395,7 +434,7 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				o = msgp.AppendInt64(o, z.Decided[za0002].To)
 			}
 		}
-		if (zb0001Mask & 0x80000) == 0 { // if not omitted
+		if (zb0001Mask & 0x400000) == 0 { // if not omitted
 			// string "q"
 			o = append(o, 0xa1, 0x71)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Loose)))
@@ -407,7 +446,18 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x100000) == 0 { // if not omitted
+		if (zb0001Mask & 0x800000) == 0 { // if not omitted
+			// string "ps"
+			o = append(o, 0xa2, 0x70, 0x73)
+			// map header, size 2
+			// string "f"
+			o = append(o, 0x82, 0xa1, 0x66)
+			o = msgp.AppendInt64(o, z.Pause.From)
+			// string "t"
+			o = append(o, 0xa1, 0x74)
+			o = msgp.AppendInt64(o, z.Pause.To)
+		}
+		if (zb0001Mask & 0x1000000) == 0 { // if not omitted
 			// string "l"
 			o = append(o, 0xa1, 0x6c)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Live)))
@@ -418,6 +468,23 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 					return
 				}
 			}
+		}
+		if (zb0001Mask & 0x2000000) == 0 { // if not omitted
+			// string "wt"
+			o = append(o, 0xa2, 0x77, 0x74)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.Waiting)))
+			for za0005 := range z.Waiting {
+				o, err = z.Waiting[za0005].MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Waiting", za0005)
+					return
+				}
+			}
+		}
+		if (zb0001Mask & 0x4000000) == 0 { // if not omitted
+			// string "bf"
+			o = append(o, 0xa2, 0x62, 0x66)
+			o = msgp.AppendUint64(o, z.Backfills)
 		}
 	}
 	return
@@ -531,6 +598,24 @@ func (z *Schedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 			z.MaxAge, bts, err = msgp.ReadInt64Bytes(bts)
 			if err != nil {
 				err = msgp.WrapError(err, "MaxAge")
+				return
+			}
+		case "ql":
+			z.QueueMax, bts, err = msgp.ReadUint32Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "QueueMax")
+				return
+			}
+		case "mc":
+			z.MaxCount, bts, err = msgp.ReadUint32Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "MaxCount")
+				return
+			}
+		case "pc":
+			z.Pace, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Pace")
 				return
 			}
 		case "z":
@@ -648,17 +733,52 @@ func (z *Schedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					return
 				}
 			}
-		case "l":
+		case "ps":
 			var zb0008 uint32
-			zb0008, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			zb0008, bts, err = msgp.ReadMapHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Pause")
+				return
+			}
+			for zb0008 > 0 {
+				zb0008--
+				field, bts, err = msgp.ReadMapKeyZC(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Pause")
+					return
+				}
+				switch msgp.UnsafeString(field) {
+				case "f":
+					z.Pause.From, bts, err = msgp.ReadInt64Bytes(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Pause", "From")
+						return
+					}
+				case "t":
+					z.Pause.To, bts, err = msgp.ReadInt64Bytes(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Pause", "To")
+						return
+					}
+				default:
+					bts, err = msgp.Skip(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Pause")
+						return
+					}
+				}
+			}
+		case "l":
+			var zb0009 uint32
+			zb0009, bts, err = msgp.ReadArrayHeaderBytes(bts)
 			if err != nil {
 				err = msgp.WrapError(err, "Live")
 				return
 			}
-			if cap(z.Live) >= int(zb0008) {
-				z.Live = (z.Live)[:zb0008]
+			if cap(z.Live) >= int(zb0009) {
+				z.Live = (z.Live)[:zb0009]
 			} else {
-				z.Live = make([]RunID, zb0008)
+				z.Live = make([]RunID, zb0009)
 			}
 			for za0004 := range z.Live {
 				bts, err = z.Live[za0004].UnmarshalMsg(bts)
@@ -666,6 +786,31 @@ func (z *Schedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					err = msgp.WrapError(err, "Live", za0004)
 					return
 				}
+			}
+		case "wt":
+			var zb0010 uint32
+			zb0010, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Waiting")
+				return
+			}
+			if cap(z.Waiting) >= int(zb0010) {
+				z.Waiting = (z.Waiting)[:zb0010]
+			} else {
+				z.Waiting = make([]Wait, zb0010)
+			}
+			for za0005 := range z.Waiting {
+				bts, err = z.Waiting[za0005].UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Waiting", za0005)
+					return
+				}
+			}
+		case "bf":
+			z.Backfills, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Backfills")
+				return
 			}
 		default:
 			bts, err = msgp.Skip(bts)
@@ -691,14 +836,19 @@ func (z *Schedule) Msgsize() (s int) {
 	for za0001 := range z.Meta {
 		s += z.Meta[za0001].Msgsize()
 	}
-	s += 2 + msgp.Uint8Size + 2 + msgp.Uint8Size + 2 + msgp.Int64Size + 2 + msgp.BoolSize + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.App) + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.ArrayHeaderSize + (len(z.Decided) * (5 + msgp.Int64Size + msgp.Int64Size)) + 2 + msgp.ArrayHeaderSize
+	s += 2 + msgp.Uint8Size + 2 + msgp.Uint8Size + 2 + msgp.Int64Size + 3 + msgp.Uint32Size + 3 + msgp.Uint32Size + 3 + msgp.Int64Size + 2 + msgp.BoolSize + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.App) + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.ArrayHeaderSize + (len(z.Decided) * (5 + msgp.Int64Size + msgp.Int64Size)) + 2 + msgp.ArrayHeaderSize
 	for za0003 := range z.Loose {
 		s += z.Loose[za0003].Msgsize()
 	}
-	s += 2 + msgp.ArrayHeaderSize
+	s += 3 + 1 + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.ArrayHeaderSize
 	for za0004 := range z.Live {
 		s += z.Live[za0004].Msgsize()
 	}
+	s += 3 + msgp.ArrayHeaderSize
+	for za0005 := range z.Waiting {
+		s += z.Waiting[za0005].Msgsize()
+	}
+	s += 3 + msgp.Uint64Size
 	return
 }
 
@@ -1155,8 +1305,8 @@ func (z Span) Msgsize() (s int) {
 func (z *Tick) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(9)
-	var zb0001Mask uint16 /* 9 bits */
+	zb0001Len := uint32(10)
+	var zb0001Mask uint16 /* 10 bits */
 	_ = zb0001Mask
 	if z.Reason == "" {
 		zb0001Len--
@@ -1166,9 +1316,13 @@ func (z *Tick) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x40
 	}
-	if z.Late == 0 {
+	if z.Backfill == false {
 		zb0001Len--
 		zb0001Mask |= 0x100
+	}
+	if z.Late == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x200
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -1208,6 +1362,11 @@ func (z *Tick) MarshalMsg(b []byte) (o []byte, err error) {
 		o = append(o, 0xa1, 0x64)
 		o = msgp.AppendInt64(o, z.Decided)
 		if (zb0001Mask & 0x100) == 0 { // if not omitted
+			// string "b"
+			o = append(o, 0xa1, 0x62)
+			o = msgp.AppendBool(o, z.Backfill)
+		}
+		if (zb0001Mask & 0x200) == 0 { // if not omitted
 			// string "l"
 			o = append(o, 0xa1, 0x6c)
 			o = msgp.AppendInt64(o, z.Late)
@@ -1286,6 +1445,12 @@ func (z *Tick) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Decided")
 				return
 			}
+		case "b":
+			z.Backfill, bts, err = msgp.ReadBoolBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Backfill")
+				return
+			}
 		case "l":
 			z.Late, bts, err = msgp.ReadInt64Bytes(bts)
 			if err != nil {
@@ -1306,7 +1471,7 @@ func (z *Tick) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *Tick) Msgsize() (s int) {
-	s = 1 + 2 + msgp.Uint64Size + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Uint8Size + 2 + msgp.StringPrefixSize + len(z.Reason) + 2 + z.Run.Msgsize() + 2 + msgp.Int64Size + 2 + msgp.Int64Size
+	s = 1 + 2 + msgp.Uint64Size + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Uint8Size + 2 + msgp.StringPrefixSize + len(z.Reason) + 2 + z.Run.Msgsize() + 2 + msgp.Int64Size + 2 + msgp.BoolSize + 2 + msgp.Int64Size
 	return
 }
 
@@ -1638,6 +1803,184 @@ func (z *TriggerKind) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z TriggerKind) Msgsize() (s int) {
+	s = msgp.Uint8Size
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
+func (z *Wait) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// check for omitted fields
+	zb0001Len := uint32(6)
+	var zb0001Mask uint8 /* 6 bits */
+	_ = zb0001Mask
+	if z.Kind == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x1
+	}
+	if z.From == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x2
+	}
+	if z.To == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x4
+	}
+	if z.At == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x8
+	}
+	if z.Pace == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x10
+	}
+	if z.Run.IsZero() {
+		zb0001Len--
+		zb0001Mask |= 0x20
+	}
+	// variable map header, size zb0001Len
+	o = append(o, 0x80|uint8(zb0001Len))
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		if (zb0001Mask & 0x1) == 0 { // if not omitted
+			// string "k"
+			o = append(o, 0xa1, 0x6b)
+			o = msgp.AppendUint8(o, uint8(z.Kind))
+		}
+		if (zb0001Mask & 0x2) == 0 { // if not omitted
+			// string "f"
+			o = append(o, 0xa1, 0x66)
+			o = msgp.AppendInt64(o, z.From)
+		}
+		if (zb0001Mask & 0x4) == 0 { // if not omitted
+			// string "t"
+			o = append(o, 0xa1, 0x74)
+			o = msgp.AppendInt64(o, z.To)
+		}
+		if (zb0001Mask & 0x8) == 0 { // if not omitted
+			// string "a"
+			o = append(o, 0xa1, 0x61)
+			o = msgp.AppendInt64(o, z.At)
+		}
+		if (zb0001Mask & 0x10) == 0 { // if not omitted
+			// string "p"
+			o = append(o, 0xa1, 0x70)
+			o = msgp.AppendInt64(o, z.Pace)
+		}
+		if (zb0001Mask & 0x20) == 0 { // if not omitted
+			// string "i"
+			o = append(o, 0xa1, 0x69)
+			o, err = z.Run.MarshalMsg(o)
+			if err != nil {
+				err = msgp.WrapError(err, "Run")
+				return
+			}
+		}
+	}
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *Wait) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "k":
+			{
+				var zb0002 uint8
+				zb0002, bts, err = msgp.ReadUint8Bytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Kind")
+					return
+				}
+				z.Kind = WaitKind(zb0002)
+			}
+		case "f":
+			z.From, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "From")
+				return
+			}
+		case "t":
+			z.To, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "To")
+				return
+			}
+		case "a":
+			z.At, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "At")
+				return
+			}
+		case "p":
+			z.Pace, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Pace")
+				return
+			}
+		case "i":
+			bts, err = z.Run.UnmarshalMsg(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Run")
+				return
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *Wait) Msgsize() (s int) {
+	s = 1 + 2 + msgp.Uint8Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + z.Run.Msgsize()
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
+func (z WaitKind) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	o = msgp.AppendUint8(o, uint8(z))
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *WaitKind) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	{
+		var zb0001 uint8
+		zb0001, bts, err = msgp.ReadUint8Bytes(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		(*z) = WaitKind(zb0001)
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z WaitKind) Msgsize() (s int) {
 	s = msgp.Uint8Size
 	return
 }

@@ -48,6 +48,7 @@ func (d *Dispatcher) Applied(st *store.State, b *store.Batch, results []store.Re
 		case store.EventFinished:
 			d.unwatch(e.Run)
 			d.finished(e)
+			d.freed(st, e.Run)
 		default:
 			d.configured(st, e)
 		}
@@ -66,10 +67,18 @@ func (d *Dispatcher) configured(st *store.State, e *store.Event) {
 		// As it is after the entry: a run of it that ended later in the entry has
 		// replaced the record without an event.
 		if sc := st.Schedule(e.Schedule.ID); sc != nil && sc.Number == e.Schedule.Number {
+			if d.waits[sc.Number] == deciding {
+				delete(d.waits, sc.Number)
+			}
 			d.armTick(sc)
+			d.armWait(sc, st.Meta().Elapsed)
+			if sc.Pause.To == st.Meta().Wall && sc.Trigger.TickClock() == store.Wall {
+				d.rearm = append(d.rearm, sc.Number) // the clock may have been set back in its pause
+			}
 		}
 	case store.EventScheduleGone:
 		d.disarm(e.Schedule.Number)
+		d.unwait(e.Schedule.Number)
 		delete(d.rules, e.Schedule.Number)
 		delete(d.ids, e.Schedule.Number)
 	case store.EventQueueSet:
@@ -121,6 +130,8 @@ func (d *Dispatcher) takeBack(st *store.State, b *store.Batch, results []store.R
 			d.leaseRefused(st, c.Lease, res)
 		case c.Tick != nil && res.Code != store.OK:
 			d.tickRefused(st, c.Tick, res)
+		case c.Start != nil && res.Code != store.OK:
+			d.startRefused(st, c.Start, res)
 		}
 	}
 }
@@ -251,8 +262,10 @@ func (d *Dispatcher) compact(st *store.State, wall, elapsed int64) {
 		}
 	}
 	clear(d.armed)
+	clear(d.waits)
 	for sc := range st.Schedules() {
 		d.armTick(sc)
+		d.armWait(sc, elapsed)
 	}
 }
 

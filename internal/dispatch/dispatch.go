@@ -92,6 +92,7 @@ type Dispatcher struct {
 	armed   map[uint64]int64        // schedule number → armed tick with a timer
 	ids     map[uint64]string       // schedule number → ID
 	rules   map[uint64]compiled     // by schedule number
+	waits   map[uint64]int64        // schedule number → ns elapsed at which the first of its waiting starts is looked at
 
 	lanes    map[laneKey]*lane // those that are not empty
 	crews    []*crew
@@ -122,6 +123,7 @@ const (
 	runDue timerKind = iota
 	runExpires
 	tickDue
+	startDue
 )
 
 // compiled is a schedule's rule at a version of the schedule. err tells that
@@ -165,6 +167,7 @@ func (d *Dispatcher) reset() {
 	d.armed = make(map[uint64]int64)
 	d.ids = make(map[uint64]string)
 	d.rules = make(map[uint64]compiled)
+	d.waits = make(map[uint64]int64)
 	d.lanes = make(map[laneKey]*lane)
 	d.queues = make(map[string]*queue)
 	d.expiries = make(map[store.RunID]engine.Handle)
@@ -209,6 +212,7 @@ func (d *Dispatcher) Lead(st *store.State, leading bool) {
 	}
 	for sc := range st.Schedules() {
 		d.armTick(sc)
+		d.armWait(sc, elapsed)
 	}
 	for ses := range st.Sessions() {
 		if ses.Ended {

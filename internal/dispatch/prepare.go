@@ -130,6 +130,8 @@ func (p *preparation) popTimers() {
 				p.expires(t.id)
 			case tickDue:
 				p.tick(tickNumber(t.id), due)
+			case startDue:
+				p.start(tickNumber(t.id), due)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -62,7 +63,7 @@ func (p *preparation) tick(number uint64, due int64) {
 		return
 	}
 	clock := sc.Trigger.TickClock()
-	if due > p.now(clock) && sc.Overlap == store.OverlapSkip && len(sc.Live) > 0 {
+	if due > p.now(clock) && sc.Contended() {
 		// The run before it may end in time: decided when it is due.
 		d.held = append(d.held, heldTick{clock, due, sc.ID})
 		return
@@ -105,12 +106,13 @@ func (p *preparation) decide(sc *store.Schedule) {
 	}
 	t := p.verdict(rule, sc)
 	p.add(store.Command{Kind: store.KindTick, Tick: t})
-	if t.Nominal != 0 && (sc.Overlap == store.OverlapAllow || len(sc.Live) == 0) {
+	if t.Nominal != 0 && !sc.Contended() {
 		p.fresh = append(p.fresh, freshTick{t.Run, sc, t.Nominal})
 	}
 }
 
 // verdict says what becomes of the armed tick of sc and all after it up to now.
+// The overlap policy has its say when the state applies it.
 func (p *preparation) verdict(rule Rule, sc *store.Schedule) *store.TickCommand {
 	now := p.now(sc.Trigger.TickClock())
 	t := &store.TickCommand{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next}
@@ -118,31 +120,122 @@ func (p *preparation) verdict(rule Rule, sc *store.Schedule) *store.TickCommand 
 	if sc.Next <= now {
 		last = lastUndecided(rule, sc, now)
 	}
-	runs := now-last <= missedAfter || sc.CatchUp == store.CatchUpLatest
-	reason := "the scheduler was not running"
-	if sc.MaxAge > 0 && now-last > sc.MaxAge {
-		runs, reason = false, "it was older than the schedule allows"
-	}
-	before := store.TickMerged
-	if sc.CatchUp == store.CatchUpNone {
-		before = store.TickMissed
-	}
+	t.Next = nextUndecided(rule, sc, last)
+	first, let := madeUp(rule, sc, last, now)
 	switch {
-	case !runs:
-		t.Spans = undecided(rule, sc, last, store.DecidedSpan{Outcome: store.TickMissed, Reason: reason})
-	case last > sc.Next:
-		prev := rule.Last(sc.Next, last-1)
-		t.Spans = undecided(rule, sc, prev, store.DecidedSpan{Outcome: before, Reason: reason})
+	case first == 0:
+		t.Spans = letGo(rule, sc, last, let)
+		return t
+	case first > sc.Next:
+		t.Spans = letGo(rule, sc, rule.Last(sc.Next, first-1), let)
 	}
-	if runs {
-		t.Nominal = last
-		t.Run = p.mint(last)
+	if first == last {
+		t.Nominal, t.Run = last, p.mint(last)
 		if now-last > missedAfter {
-			t.Reason = reason
+			t.Reason = notRunning
+			if inPause(sc, last) {
+				t.Reason = wasPaused
+			}
+		}
+		return t
+	}
+	for _, span := range undecided(rule, sc, first, last) {
+		t.Waits = append(t.Waits, store.Span{From: span.From, To: span.To})
+	}
+	return t
+}
+
+// The reasons for what becomes of ticks.
+const (
+	notRunning = "the scheduler was not running"
+	wasPaused  = "the schedule was paused"
+	tooOld     = "it was older than the schedule allows"
+	tooMany    = "more ticks were missed than the schedule makes up"
+)
+
+// madeUp returns the first tick, of those from the armed one to the last, from
+// which on they run, 0 if none does, and what becomes of those before it.
+func madeUp(rule Rule, sc *store.Schedule, last, now int64) (first int64, let store.DecidedSpan) {
+	oldest := int64(math.MinInt64)
+	if sc.MaxAge > 0 {
+		oldest = now - sc.MaxAge
+	}
+	let = store.DecidedSpan{Outcome: store.TickMissed, Reason: notRunning}
+	if last < oldest {
+		let.Reason = tooOld
+		return 0, let
+	}
+	switch sc.CatchUp {
+	case store.CatchUpNone:
+		if now-last > missedAfter || inPause(sc, last) {
+			return 0, let
+		}
+	case store.CatchUpAll:
+		first = max(sc.Next, oldest)
+		if let.Reason = tooOld; first > sc.Next {
+			first = rule.Next(first - 1)
+		}
+		if n := nthBefore(rule, sc, last, first, sc.MaxCount); n > first {
+			first, let.Reason = n, tooMany
+		}
+		return first, let
+	default: // CatchUpLatest
+		let.Outcome = store.TickMerged
+	}
+	return last, let
+}
+
+// nthBefore returns the first of the n ticks that end with the last one, but none
+// before first; n = 0 is no bound.
+func nthBefore(rule Rule, sc *store.Schedule, last, first int64, n uint32) int64 {
+	if n == 0 {
+		return first
+	}
+	at := last
+	for range n - 1 {
+		if at <= first {
+			break
+		}
+		prev := rule.Last(sc.Next, at-1)
+		if prev >= at { // there is none
+			break
+		}
+		at = prev
+	}
+	return max(at, first)
+}
+
+// inPause reports whether a tick was met during the schedule's last pause.
+func inPause(sc *store.Schedule, tick int64) bool {
+	return sc.Pause.To != 0 && sc.Pause.From <= tick && tick <= sc.Pause.To
+}
+
+// letGo returns the ticks from the armed one up to the last that have no outcome
+// yet, as spans like the given one; those that were met in a pause are told apart.
+func letGo(rule Rule, sc *store.Schedule, last int64, like store.DecidedSpan) (spans []store.DecidedSpan) {
+	paused := store.DecidedSpan{Outcome: store.TickPaused, Reason: wasPaused}
+	add := func(like store.DecidedSpan, from, to int64) {
+		for _, span := range undecided(rule, sc, from, min(to, last)) {
+			like.From, like.To = span.From, span.To
+			spans = append(spans, like)
 		}
 	}
-	t.Next = nextUndecided(rule, sc, last)
-	return t
+	if sc.Pause.To < sc.Next || sc.Pause.From > last {
+		add(like, sc.Next, last)
+		return spans
+	}
+	in, after := sc.Next, rule.Next(sc.Pause.To)
+	if sc.Pause.From > sc.Next {
+		in = rule.Next(sc.Pause.From - 1)
+		add(like, sc.Next, rule.Last(sc.Next, sc.Pause.From-1))
+	}
+	if in <= sc.Pause.To {
+		add(paused, in, rule.Last(in, sc.Pause.To))
+	}
+	if after != 0 {
+		add(like, after, last)
+	}
+	return spans
 }
 
 // lastUndecided returns the latest tick up to now that has no outcome yet; the
@@ -159,23 +252,23 @@ func lastUndecided(rule Rule, sc *store.Schedule, now int64) int64 {
 	}
 }
 
-// undecided returns the ticks from the armed one up to the last as spans like
-// the given one, without those that have an outcome.
-func undecided(rule Rule, sc *store.Schedule, last int64, like store.DecidedSpan) []store.DecidedSpan {
-	var spans []store.DecidedSpan
-	for from := sc.Next; from != 0 && from <= last; {
+// undecided returns the ticks from first up to last as spans, without those that
+// have an outcome.
+func undecided(rule Rule, sc *store.Schedule, first, last int64) []store.Span {
+	var spans []store.Span
+	for from := first; from != 0 && from <= last; {
 		if d, inside := sc.DecidedAt(from); inside {
 			from = rule.Next(d.To)
 			continue
 		}
-		like.From, like.To = from, last
+		to := last
 		for _, d := range sc.Decided {
-			if d.From > from && d.From <= like.To {
-				like.To = rule.Last(from, d.From-1)
+			if d.From > from && d.From <= to {
+				to = rule.Last(from, d.From-1)
 			}
 		}
-		spans = append(spans, like)
-		from = rule.Next(like.To)
+		spans = append(spans, store.Span{From: from, To: to})
+		from = rule.Next(to)
 	}
 	return spans
 }

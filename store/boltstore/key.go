@@ -112,10 +112,14 @@ func segmentKey(k store.SegmentKey) []byte {
 	return binary.BigEndian.AppendUint32(b, k.Part)
 }
 
-// tickKey orders the rows of the ledger by schedule, then nominal time.
-func tickKey(schedule uint64, to int64) (key [16]byte) {
+// tickKey orders the rows of the ledger by schedule, then nominal time; what a tick
+// was backfilled with is behind the outcome that it had.
+func tickKey(schedule uint64, to int64, backfill bool) (key [17]byte) {
 	binary.BigEndian.PutUint64(key[:], schedule)
 	binary.BigEndian.PutUint64(key[8:], uint64(to)^1<<63)
+	if backfill {
+		key[16] = 1
+	}
 	return key
 }
 

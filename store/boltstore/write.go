@@ -168,7 +168,7 @@ func (w *writer) ticks(f *store.Flush) error {
 		if err != nil {
 			return err
 		}
-		key := tickKey(r.Tick.Schedule, r.Tick.To)
+		key := tickKey(r.Tick.Schedule, r.Tick.To, r.Tick.Backfill)
 		row, err := w.rows.encode(key[:], &r.Tick)
 		if err != nil {
 			return err

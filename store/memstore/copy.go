@@ -208,7 +208,7 @@ func (k *kept) decodeHistory(kind byte, body []byte) error {
 	case frameTick:
 		t, err := decode[store.Tick](body)
 		if err == nil {
-			k.ticks.put(at, tickKey{t.Schedule, t.To}, t)
+			k.ticks.put(at, keyOf(t), t)
 		}
 		return err
 	}

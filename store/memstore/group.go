@@ -9,14 +9,24 @@ import (
 	"github.com/escapement-go/scheduler/store"
 )
 
-// tickKey orders the rows of the ledger by schedule, then nominal time.
+// tickKey orders the rows of the ledger by schedule, then nominal time; what a tick
+// was backfilled with is behind the outcome that it had.
 type tickKey struct {
 	schedule uint64
 	to       int64
+	late     uint8 // 1: backfilled
+}
+
+func keyOf(t *store.Tick) tickKey {
+	k := tickKey{schedule: t.Schedule, to: t.To}
+	if t.Backfill {
+		k.late = 1
+	}
+	return k
 }
 
 func (k tickKey) compare(other tickKey) int {
-	return cmp.Or(cmp.Compare(k.schedule, other.schedule), cmp.Compare(k.to, other.to))
+	return cmp.Or(cmp.Compare(k.schedule, other.schedule), cmp.Compare(k.to, other.to), cmp.Compare(k.late, other.late))
 }
 
 // A group holds the rows of one kind of segments. In a period, which is an hour

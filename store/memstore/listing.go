@@ -82,7 +82,8 @@ func periodsOf(s *Store, list func(*kept) []uint32) ([]uint32, error) {
 
 // Ticks yields the ledger rows of a schedule, by its number, that have a tick
 // from from to before to (ns, nominal time), in the order of their last tick. A
-// row of a span that reaches into the range is among them.
+// row of a span that reaches into the range is among them, and rows of backfilled
+// ticks beyond it may be.
 func (s *Store) Ticks(schedule uint64, from, to int64) iter.Seq2[*store.Tick, error] {
 	return func(yield func(*store.Tick, error) bool) {
 		periods, err := periodsOf(s, func(k *kept) []uint32 { return k.ticks.periods() })
@@ -95,10 +96,10 @@ func (s *Store) Ticks(schedule uint64, from, to int64) iter.Seq2[*store.Tick, er
 				continue
 			}
 			s.mu.Lock() // order writes
-			rows := s.kept.ticks.between(period, tickKey{schedule, from}, tickKey{schedule + 1, math.MinInt64})
+			rows := s.kept.ticks.between(period, tickKey{schedule: schedule, to: from}, tickKey{schedule: schedule + 1, to: math.MinInt64})
 			s.mu.Unlock()
 			for _, t := range rows {
-				if t.From >= to || !yield(t, nil) {
+				if t.From >= to && !t.Backfill || !yield(t, nil) {
 					return
 				}
 			}

@@ -145,7 +145,7 @@ func (k *kept) putHistory(f *store.Flush) {
 	}
 	for i := range f.Ticks {
 		t := f.Ticks[i].Tick
-		k.ticks.put(f.Ticks[i].Segment, tickKey{t.Schedule, t.To}, &t)
+		k.ticks.put(f.Ticks[i].Segment, keyOf(&t), &t)
 	}
 	for _, e := range f.Events {
 		k.journal = append(k.journal, e)

@@ -42,7 +42,8 @@ func (g *Generator) putSchedule(s *store.State) store.Command {
 	sc := store.Schedule{
 		ID: g.scheduleID(), Spec: spec, Input: []byte(`{}`), App: "app", Gen: uint64(g.rng.IntN(3)),
 		Trigger: store.Trigger{Kind: store.TriggerCron, Expr: "@", Every: int64(1+g.rng.IntN(4)) * int64(time.Minute)},
-		Overlap: store.Overlap(g.rng.IntN(2)), Paused: g.one(10),
+		Overlap: store.Overlap(g.rng.IntN(4)), QueueMax: uint32(1 + g.rng.IntN(3)), Paused: g.one(10),
+		CatchUp: store.CatchUp(g.rng.IntN(3)), Pace: g.rng.Int64N(int64(time.Minute)),
 	}
 	if g.one(40) {
 		sc.ID = ""
@@ -72,15 +73,6 @@ func (g *Generator) pause(s *store.State) store.Command {
 	if sc == nil || !sc.Paused {
 		p.Paused = true
 		return store.Command{Kind: store.KindPauseSchedule, Pause: p}
-	}
-	now := g.now(sc.Trigger.TickClock())
-	p.Armed, p.Next = sc.Next, after(sc, now)
-	if sc.Next != 0 && sc.Next <= now {
-		p.Last = max(now-now%sc.Trigger.Every, sc.Next)
-		p.Next = max(p.Next, p.Last+sc.Trigger.Every)
-	}
-	if g.one(10) {
-		p.Armed++
 	}
 	return store.Command{Kind: store.KindPauseSchedule, Pause: p}
 }
@@ -129,12 +121,71 @@ func (g *Generator) decide(t *store.TickCommand, sc *store.Schedule) {
 			}
 		}
 	}
+	if n := len(t.Spans); n == 1 && sc.CatchUp == store.CatchUpAll {
+		t.Waits, t.Spans = []store.Span{{From: t.Spans[0].From, To: last}}, nil
+		t.Next = after(sc, max(last, now))
+		return
+	}
 	t.Nominal, t.Run = last, g.mint(last)
 	if g.one(10) {
 		t.Spans = append(t.Spans, store.DecidedSpan{From: last, To: last, Outcome: store.TickSkipped})
 		t.Nominal = 0
 	}
 	t.Next = after(sc, max(last, now))
+}
+
+// start starts what waits for its turn.
+func (g *Generator) start(s *store.State) store.Command {
+	c := &store.StartCommand{Schedule: g.scheduleID()}
+	for range 10 {
+		if sc := s.Schedule(c.Schedule); sc != nil && len(sc.Waiting) > 0 {
+			g.startFirst(c, sc)
+			break
+		}
+		c.Schedule = g.scheduleID()
+	}
+	return store.Command{Kind: store.KindStart, Start: c}
+}
+
+func (g *Generator) startFirst(c *store.StartCommand, sc *store.Schedule) {
+	c.Wait = sc.Waiting[0]
+	if c.Wait.Kind == store.WaitManual {
+		c.Ticks = []store.RunNow{{Run: c.Wait.Run}}
+		return
+	}
+	at := c.Wait.From
+	for range 1 + g.rng.IntN(3) {
+		c.Ticks = append(c.Ticks, store.RunNow{Nominal: at, Run: g.mint(at)})
+		if at += sc.Trigger.Every; at > c.Wait.To {
+			return
+		}
+	}
+	c.Left = at
+	switch g.rng.IntN(20) {
+	case 0:
+		c.Left = c.Wait.From - 1
+	case 1:
+		c.Ticks[0].Run = g.run() // an ID that may be in use
+	}
+}
+
+func (g *Generator) runNow() store.Command {
+	id := g.mint(g.wall)
+	if g.one(10) {
+		id = g.run()
+	}
+	return store.Command{Kind: store.KindRunNow, RunNow: &store.RunNow{Schedule: g.scheduleID(), Run: id}}
+}
+
+// backfill asks for ticks of the past.
+func (g *Generator) backfill(s *store.State) store.Command {
+	b := &store.Backfill{Schedule: g.scheduleID(), Pace: g.rng.Int64N(int64(time.Minute))}
+	if sc := s.Schedule(b.Schedule); sc != nil {
+		b.Version, b.Before = sc.Version, sc.Backfills
+		first := after(sc, g.now(sc.Trigger.TickClock())-g.rng.Int64N(int64(5*time.Hour)))
+		b.Spans = []store.Span{{From: first, To: first + sc.Trigger.Every*g.rng.Int64N(4)}}
+	}
+	return store.Command{Kind: store.KindBackfill, Backfill: b}
 }
 
 // rearm arms the schedules anew after the wall clock was set back.

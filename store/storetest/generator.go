@@ -191,8 +191,15 @@ func (g *Generator) command(s *store.State) store.Command {
 		return g.pause(s)
 	case n < 83:
 		return g.deleteSchedule()
-	case n < 93:
+	case n < 90:
 		return g.tick(s)
+	case n < 92:
+		return g.start(s)
+	case n < 93:
+		if g.one(2) {
+			return g.backfill(s)
+		}
+		return g.runNow()
 	case n < 95:
 		return g.putQueue()
 	case n < 96:
