@@ -134,30 +134,55 @@ func writeNodeID(path, id string) error {
 const trailingBytes = 64 << 20
 
 func (s *Scheduler) clusterConfig() cluster.Setup {
-	return cluster.Setup{
+	setup := cluster.Setup{
 		ID:  s.cfg.nodeID,
 		Dir: s.cfg.dir,
 		Log: s.cfg.log,
 
-		OpenLog: s.cfg.disk.log,
-		// No follower will ask for what Storage has.
-		TrailingBytes: trailingBytes,
-		Storage:       s.storage,
-		Clock:         s.cfg.clock,
-		Logger:        s.cfg.logger,
-		Opened:        func(n *cluster.Node) { s.node = n },
-		Prepare:       s.dispatch.Prepare,
-		OnApply:       s.applied,
-		OnLead:        s.dispatch.Lead,
-		OnDrop:        s.dispatch.Dropped,
+		OpenLog:   s.cfg.disk.log,
+		Storage:   s.storage,
+		Clock:     s.cfg.clock,
+		Logger:    s.cfg.logger,
+		Opened:    func(n *cluster.Node) { s.node = n },
+		Prepare:   s.dispatch.Prepare,
+		OnApply:   s.applied,
+		OnLead:    s.lead,
+		OnDrop:    s.dispatch.Dropped,
+		OnReplace: s.waiters.suspect,
 		Observe: cluster.Observe{
 			Batch: func(commands, bytes int, took time.Duration) {
 				s.tel.Committed(commands, bytes, took)
 			},
-			Flush:  s.tel.Flushed,
-			Leader: func(id string, _ uint64) { s.tel.Leader(id == s.cfg.nodeID) },
+			Flush: s.tel.Flushed,
+			Leader: func(id string, _ uint64) {
+				s.tel.Leader(id == s.cfg.nodeID)
+				if s.contact != nil {
+					s.contact.turn()
+				}
+			},
 		},
 	}
+	if s.cfg.cluster == nil {
+		setup.TrailingBytes = trailingBytes // no follower will ask for what Storage has
+		return setup
+	}
+	several := *s.cfg.cluster
+	several.ID = s.cfg.nodeID
+	setup.Cluster, setup.OnSession = &several, s.contact.serve
+	return setup
+}
+
+// lead follows this node's leadership, under the state's lock.
+func (s *Scheduler) lead(st *store.State, leading bool) {
+	s.dispatch.Lead(st, leading)
+	if s.contact == nil {
+		return
+	}
+	term := uint64(0)
+	if leading {
+		term = s.node.Term()
+	}
+	s.contact.lead(term)
 }
 
 // applied follows an applied entry, under the state's lock.
@@ -241,6 +266,9 @@ func (s *Scheduler) openPool(ctx context.Context) error {
 		return err
 	}
 	s.pool = pool
+	if s.contact != nil {
+		s.openContact()
+	}
 	s.loops.Go(func() { _ = pool.Run(ctx) }) // ended by Drain, which returns its error too, and awaited by close
 	return nil
 }
@@ -254,8 +282,11 @@ func (s *Scheduler) attachPool() {
 	s.offer()
 }
 
-// offer tells the dispatcher how much the pool wants.
+// offer tells the dispatcher, this node's or the leader's, how much the pool wants.
 func (s *Scheduler) offer() {
+	if s.contact != nil {
+		s.contact.client.Offer()
+	}
 	s.dispatch.SetCapacity(s.session, s.pool.Capacity(), s.pool.Reserved())
 }
 
@@ -301,7 +332,7 @@ func (w poolWorker) Cancel(run *store.Run, fence uint64) {
 
 // report commits how attempts ended.
 func (s *Scheduler) report(ctx context.Context, reports []store.Report) error {
-	_, err := s.node.Propose(ctx, store.Command{
+	_, err := s.node.Repeat(ctx, store.Command{
 		Kind:     store.KindComplete,
 		Complete: &store.Complete{Session: s.session, Reports: reports},
 	})

@@ -32,6 +32,7 @@ type config struct {
 	dir          string
 	log          LogKind
 	nodeID       string
+	cluster      *cluster.Config
 	handlers     map[string]worker.Handler
 	tasks        []string
 	queues       map[string]store.Queue
@@ -94,6 +95,7 @@ func newConfig(opts []Option) (*config, error) {
 			c.fault(def.call.check(c.maxPayload))
 		}
 	}
+	c.checkCluster()
 	return c, errors.Join(c.faults...)
 }
 

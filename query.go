@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -16,10 +15,7 @@ import (
 // Get returns a run as it is now. Errors: [ErrNotFound], also when retention has
 // dropped it; [ErrCorrupt] if its row is damaged.
 func (s *Scheduler) Get(ctx context.Context, id RunID) (Run, error) {
-	if err := s.check(); err != nil {
-		return Run{}, err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := s.reading(ctx); err != nil {
 		return Run{}, err
 	}
 	r, err := s.find(id)
@@ -78,7 +74,7 @@ func (f *RunFilter) wantsFinal() bool {
 // history from the newest run back to where the loop is left.
 func (s *Scheduler) Runs(ctx context.Context, f RunFilter) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
-		if err := s.check(); err != nil {
+		if err := s.reading(ctx); err != nil {
 			yield(Run{}, err)
 			return
 		}
@@ -259,7 +255,7 @@ type EventFilter struct {
 // byte bound reaches. It ends with the newest event.
 func (s *Scheduler) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		if err := s.check(); err != nil {
+		if err := s.reading(ctx); err != nil {
 			yield(Event{}, err)
 			return
 		}
@@ -340,7 +336,7 @@ type QueueStats struct {
 
 // Stats returns counts as of now.
 func (s *Scheduler) Stats(ctx context.Context) (Stats, error) {
-	if err := cmp.Or(s.check(), ctx.Err()); err != nil {
+	if err := s.reading(ctx); err != nil {
 		return Stats{}, err
 	}
 	var stats Stats
@@ -405,6 +401,12 @@ func (s *Scheduler) Health(context.Context) Health {
 		h.Reasons = append(h.Reasons, "the disk refuses writes: "+st.Fault.Error())
 	} else if st.LeaderID == "" { // what fails is opened anew meanwhile, and has none
 		h.Reasons = append(h.Reasons, "no leader is known: calls wait and nothing new starts")
+	}
+	if st.Waits != "" {
+		h.Reasons = append(h.Reasons, "the node is in no cluster yet, or is not let in: "+st.Waits)
+	}
+	if st.Skewed {
+		h.Reasons = append(h.Reasons, "this machine's clock is off those of the other nodes")
 	}
 	h.OK = len(h.Reasons) == 0
 	return h

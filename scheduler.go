@@ -33,11 +33,13 @@ type Scheduler struct {
 	storage  storage
 	node     *cluster.Node
 	dispatch *dispatch.Dispatcher
+	contact  *contact     // nil on a lone node
 	pool     *worker.Pool // nil on a node that executes nothing
 	session  uint64
 	alarm    *precise.Timer
 	loops    sync.WaitGroup
-	stop     context.CancelFunc // ends the loops
+	life     context.Context    //nolint:containedctx // of the loops
+	stop     context.CancelFunc // ends life
 
 	mu    sync.Mutex // guards phase, hurry and err
 	phase phase
@@ -67,7 +69,9 @@ func New(opts ...Option) (*Scheduler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: telemetry: %w", err)
 	}
-	return &Scheduler{cfg: cfg, tel: tel, ready: make(chan struct{}), done: make(chan struct{})}, nil
+	s := &Scheduler{cfg: cfg, tel: tel, ready: make(chan struct{}), done: make(chan struct{})}
+	s.waiters.missed = make(chan struct{}, 1)
+	return s, nil
 }
 
 // Run starts the scheduler, waits until ctx ends or another call has shut it down,
@@ -115,7 +119,7 @@ func (s *Scheduler) Start(ctx context.Context) error {
 	s.phase = running
 	close(s.ready)
 	s.mu.Unlock()
-	s.attachPool() // last: what it starts may call
+	s.attend() // last: what it starts may call
 	s.cfg.logger.Info("scheduler started", keyNode, s.cfg.nodeID)
 	return nil
 }
@@ -148,6 +152,9 @@ func (s *Scheduler) open(ctx context.Context) (err error) {
 		Retention: s.cfg.retention,
 		LostAfter: lostAfter,
 	})
+	if s.cfg.cluster != nil {
+		s.contact = s.newContact()
+	}
 	// Open sets s.node through the Opened of its configuration, before the node's
 	// goroutines run and read it.
 	if _, err = cluster.Open(ctx, s.clusterConfig()); err != nil { //nolint:contextcheck // the callbacks have no call to be part of
@@ -155,6 +162,9 @@ func (s *Scheduler) open(ctx context.Context) (err error) {
 		return storageError(err)
 	}
 	if err := s.node.Ready(ctx); err != nil {
+		if why := s.node.Status().Waits; why != "" {
+			err = fmt.Errorf("%w: %s", err, why)
+		}
 		return storageError(err)
 	}
 	tasks := slices.Clone(s.cfg.tasks)
@@ -174,11 +184,12 @@ func (s *Scheduler) open(ctx context.Context) (err error) {
 		}
 	}
 	loops, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stop = stop
+	s.stop, s.life = stop, loops
 	s.loops.Go(func() { s.dispatch.Run(loops) }) // ended by stop, awaited by close
 	if err := s.openPool(loops); err != nil {
 		return err
 	}
+	s.loops.Go(func() { s.waiters.watch(loops, s.find) }) // ended by stop, awaited by close
 	s.tel.ObserveQueues(s.queueGauges)
 	return s.declare(ctx)
 }
@@ -276,6 +287,9 @@ func (s *Scheduler) finish(ctx context.Context) {
 // close closes what is open, in reverse order of opening.
 func (s *Scheduler) close(ctx context.Context) error {
 	var faults []error
+	if s.contact != nil && s.node != nil {
+		s.stepAside(ctx)
+	}
 	if s.pool != nil {
 		s.dispatch.Retire(s.session)
 		s.awaitGrants(ctx)
@@ -323,8 +337,25 @@ func outlast(ctx context.Context, d time.Duration) (context.Context, context.Can
 func (s *Scheduler) awaitGrants(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grantTimeout)
 	defer cancel()
-	// After an error the log takes nothing, or not in time; then nothing is on its way or nobody can know.
-	_, _ = s.node.Propose(ctx, store.Command{Kind: store.KindExpire, Expire: new(store.Expire)})
+	_ = s.settle(ctx) // after an error the log takes nothing, or not in time; then nothing is on its way or nobody can know
+}
+
+// settle returns once every lease that was decided on before is applied.
+func (s *Scheduler) settle(ctx context.Context) error {
+	_, err := s.node.Propose(ctx, store.Command{Kind: store.KindExpire, Expire: new(store.Expire)})
+	return err
+}
+
+// attend lets the pool have runs: from this node's dispatcher or, on one of
+// several, from that of whichever leads.
+func (s *Scheduler) attend() {
+	switch {
+	case s.pool == nil:
+	case s.contact == nil:
+		s.attachPool()
+	default:
+		s.loops.Go(func() { s.contact.attend(s.life) }) // ended by stop, awaited by close
+	}
 }
 
 const (

@@ -1,6 +1,9 @@
 package scheduler
 
 import (
+	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -9,7 +12,8 @@ import (
 
 // waiters are the calls that wait for runs to end.
 type waiters struct {
-	n atomic.Int64 // how many, to be asked without the lock
+	n      atomic.Int64  // how many, to be asked without the lock
+	missed chan struct{} // 1: runs may have ended without an event
 
 	mu     sync.Mutex // guards all below
 	byRun  map[store.RunID][]chan *store.Run
@@ -84,4 +88,34 @@ func (w *waiters) close() {
 		}
 	}
 	w.byRun, w.closed = nil, true
+}
+
+// suspect tells that the state was replaced: what has ended meanwhile was in no
+// event.
+func (w *waiters) suspect() {
+	select {
+	case w.missed <- struct{}{}:
+	default:
+	}
+}
+
+// watch looks for ended runs whenever that is so, until ctx ends.
+func (w *waiters) watch(ctx context.Context, find func(RunID) (*store.Run, error)) {
+	for {
+		select {
+		case <-w.missed:
+		case <-ctx.Done():
+			return
+		}
+		w.mu.Lock()
+		ids := slices.Collect(maps.Keys(w.byRun))
+		w.mu.Unlock()
+		var ended []store.Event
+		for _, id := range ids {
+			if r, err := find(id); err == nil && r.State.Final() {
+				ended = append(ended, store.Event{Kind: store.EventFinished, Run: r})
+			}
+		}
+		w.tell(ended)
+	}
 }

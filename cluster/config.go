@@ -145,6 +145,11 @@ type Setup struct {
 	// had reserved for it is to be decided anew from st.
 	OnDrop func(st *store.State)
 
+	// OnReplace is called under the state's write lock after a copy of a leader's
+	// state has taken the place of this node's: there were no events for what it
+	// brought.
+	OnReplace func()
+
 	// Opened is called once, before any other function here, with the node that
 	// Open is about to return.
 	Opened func(n *Node)

@@ -261,6 +261,9 @@ func (f *flusher) replace(r io.Reader) error {
 	n.state, n.configuration = state, config
 	n.moveTo(state.Meta().Index, state.Meta().Term)
 	n.clocks.applied(state.Meta().Wall, state.Meta().Elapsed)
+	if n.cfg.OnReplace != nil {
+		n.cfg.OnReplace()
+	}
 	return nil
 }
 

@@ -364,6 +364,16 @@ func (w *welcome) refusal(address string) error {
 	return fmt.Errorf("cluster: refused by %s: %s", address, w.Text)
 }
 
+// DialLeader makes a connection for a worker session with the node that leads, if
+// that is another one. Errors: [ErrNotLeader] if none is known.
+func (n *Node) DialLeader(ctx context.Context) (net.Conn, error) {
+	id, _ := n.leader()
+	if id == "" || id == n.cfg.ID || n.links == nil {
+		return nil, ErrNotLeader
+	}
+	return n.links.dial(ctx, id, streamSession)
+}
+
 // leader returns who leads and where it is, as far as known.
 func (n *Node) leader() (id, address string) {
 	inst := n.inst.Load()

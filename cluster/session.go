@@ -85,6 +85,12 @@ func (n *Node) Call(ctx context.Context, cmd store.Command) (store.Result, error
 	})
 }
 
+// Repeat commits a command that does no harm if it is committed twice, and repeats
+// it until its outcome is known or ctx ends. Errors: as of [Node.Call].
+func (n *Node) Repeat(ctx context.Context, cmd store.Command) (store.Result, error) {
+	return n.retry(ctx, func() (store.Result, error) { return n.Propose(ctx, cmd) })
+}
+
 // retry repeats a try that may be repeated, by the class of its error: one that
 // changed nothing as long as it may yet succeed, one of unknown outcome until
 // the outcome is known.

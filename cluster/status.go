@@ -41,6 +41,8 @@ type Status struct {
 	Waiting   int    // calls that wait for an entry
 	InFlight  int    // entries on their way
 	Fault     error  // why the log or Storage cannot be written, the first reason; nil once they could for 5 s
+	Waits     string // why the node is in no cluster yet, or is not let in; "" if it is
+	Skewed    bool   // as the leader it found its wall clock to be off the others'
 	Parked    error  // why the node has stopped for good; nil if it has not
 }
 
@@ -50,6 +52,10 @@ func (n *Node) Status() Status {
 		ID: n.cfg.ID, Applied: n.applied.Load(), Flushed: n.flusher.position().index,
 		Unflushed: int(n.flusher.rows.Load()), Parked: n.parkedBy(),
 	}
+	if waits := n.waits.Load(); waits != nil {
+		s.Waits = *waits
+	}
+	s.Skewed = n.skewed.Load()
 	n.batcher.mu.Lock()
 	s.Waiting = len(n.batcher.adding.waiters) + len(n.batcher.reports.waiters)
 	s.InFlight = len(n.batcher.inflight)
@@ -81,6 +87,14 @@ func (n *Node) role(inst *instance) Role {
 	default:
 		return Down
 	}
+}
+
+// Term returns raft's current term, 0 while raft does not run.
+func (n *Node) Term() uint64 {
+	if inst := n.inst.Load(); inst != nil {
+		return inst.raft.CurrentTerm()
+	}
+	return 0
 }
 
 // Leading reports whether the node leads: whether it takes proposals.

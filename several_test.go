@@ -1,0 +1,280 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/escapement-go/scheduler"
+	"github.com/escapement-go/scheduler/cluster"
+)
+
+// several is a cluster of schedulers on loopback ports.
+type several struct {
+	t     *testing.T
+	peers []cluster.Peer
+	dirs  map[string]string
+	nodes map[string]*scheduler.Scheduler
+	opts  func(id string) []scheduler.Option
+}
+
+// hang is how long a test waits for what must happen.
+const hang = 60 * time.Second
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func startSeveral(t *testing.T, opts func(id string) []scheduler.Option) *several {
+	t.Helper()
+	c := &several{t: t, dirs: make(map[string]string), nodes: make(map[string]*scheduler.Scheduler), opts: opts}
+	for _, id := range []string{"a", "b", "c"} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.peers = append(c.peers, cluster.Peer{ID: id, Address: ln.Addr().String()})
+		c.dirs[id] = t.TempDir()
+		_ = ln.Close()
+	}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for _, p := range c.peers {
+		all.Go(func() {
+			s := c.start(p)
+			mu.Lock()
+			c.nodes[p.ID] = s
+			mu.Unlock()
+		})
+	}
+	all.Wait()
+	t.Cleanup(func() {
+		for id := range c.nodes {
+			c.stop(id)
+		}
+	})
+	return c
+}
+
+func (c *several) start(p cluster.Peer) *scheduler.Scheduler {
+	s, err := scheduler.New(append(c.opts(p.ID),
+		scheduler.WithDataDir(c.dirs[p.ID]),
+		scheduler.WithCluster(cluster.Config{
+			ID: p.ID, Bind: p.Address, Peers: c.peers,
+			Heartbeat: 150 * time.Millisecond, Election: 150 * time.Millisecond, Lease: 100 * time.Millisecond,
+		}))...)
+	if err != nil {
+		c.t.Errorf("new %s: %v", p.ID, err)
+		return nil
+	}
+	if err := s.Start(within(c.t)); err != nil {
+		c.t.Errorf("start %s: %v", p.ID, err)
+	}
+	return s
+}
+
+func (c *several) stop(id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.t.Context()), hang)
+	defer cancel()
+	if err := c.nodes[id].Shutdown(ctx); err != nil {
+		c.t.Errorf("shutdown %s: %v", id, err)
+	}
+	delete(c.nodes, id)
+}
+
+func (c *several) leader() string {
+	c.t.Helper()
+	ctx := within(c.t)
+	for {
+		for id, s := range c.nodes {
+			if s.Health(ctx).Role == "leader" {
+				return id
+			}
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			c.t.Fatal("nobody leads")
+		}
+	}
+}
+
+var square = scheduler.NewTask[int, int]("square")
+
+func TestSeveral_runs_are_done_by_every_node(t *testing.T) {
+	var done [3]atomic.Int64
+	c := startSeveral(t, func(id string) []scheduler.Option {
+		return []scheduler.Option{scheduler.WithConcurrency(4), scheduler.WithHandler(square, func(_ context.Context, n int) (int, error) {
+			done[id[0]-'a'].Add(1)
+			time.Sleep(time.Millisecond)
+			return n * n, nil
+		})}
+	})
+	ctx := within(t)
+	for id, s := range c.nodes {
+		futures, err := square.EnqueueMany(ctx, s, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20})
+		if err != nil {
+			t.Fatalf("node %s: %v", id, err)
+		}
+		for i, f := range futures {
+			if got, err := f.Wait(ctx); err != nil || got != (i+1)*(i+1) {
+				t.Errorf("node %s: run %d: %d, %v", id, i+1, got, err)
+			}
+		}
+	}
+	for i := range done {
+		if done[i].Load() == 0 {
+			t.Errorf("node %c has executed nothing: %v %v %v", 'a'+i, done[0].Load(), done[1].Load(), done[2].Load())
+		}
+	}
+}
+
+func TestSeveral_a_node_gets_only_what_it_has_a_handler_for(t *testing.T) {
+	c := startSeveral(t, func(id string) []scheduler.Option {
+		if id != "b" {
+			return nil
+		}
+		return []scheduler.Option{scheduler.WithHandler(square, func(_ context.Context, n int) (int, error) { return n * n, nil })}
+	})
+	ctx := within(t)
+	for id, s := range c.nodes {
+		f, err := square.Enqueue(ctx, s, 7)
+		if err != nil {
+			t.Fatalf("node %s: %v", id, err)
+		}
+		if got, err := f.Wait(ctx); got != 49 || err != nil {
+			t.Errorf("node %s: %d, %v", id, got, err)
+		}
+	}
+}
+
+func TestSeveral_a_rolling_restart_under_load_loses_nothing(t *testing.T) {
+	var starts sync.Map // runs by input
+	c := startSeveral(t, func(string) []scheduler.Option {
+		return []scheduler.Option{scheduler.WithConcurrency(8), scheduler.WithHandler(square, func(_ context.Context, n int) (int, error) {
+			if _, twice := starts.LoadOrStore(n, true); twice {
+				return 0, scheduler.Permanent(fmt.Errorf("run %d has been executed before", n))
+			}
+			return n * n, nil
+		})}
+	})
+	ctx := within(t)
+	futures := make(chan scheduler.Future[int], 1<<16)
+	stop := make(chan struct{})
+	var load sync.WaitGroup
+	var input atomic.Int64
+	var mu sync.Mutex
+	load.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			mu.Lock()
+			for _, s := range c.nodes {
+				f, err := square.Enqueue(ctx, s, int(input.Add(1)))
+				if err != nil {
+					t.Errorf("enqueue: %v", err)
+					mu.Unlock()
+					return
+				}
+				futures <- f
+			}
+			mu.Unlock()
+		}
+	})
+	for range 2 {
+		for _, p := range c.peers {
+			mu.Lock()
+			s := c.nodes[p.ID]
+			delete(c.nodes, p.ID)
+			mu.Unlock()
+			if err := s.Shutdown(ctx); err != nil {
+				t.Errorf("shutdown %s: %v", p.ID, err)
+			}
+			s = c.start(p)
+			mu.Lock()
+			c.nodes[p.ID] = s
+			mu.Unlock()
+		}
+	}
+	close(stop)
+	load.Wait()
+	close(futures)
+	n := 0
+	for f := range futures {
+		n++
+		s := c.nodes["a"]
+		if _, err := square.Future(s, f.ID()).Wait(scheduler.Linearizable(ctx)); err != nil {
+			t.Fatalf("run %v: %v", f.ID(), err)
+		}
+	}
+	t.Logf("%d runs", n)
+}
+
+func TestSeveral_a_tick_has_one_outcome_when_the_leader_goes(t *testing.T) {
+	var mu sync.Mutex
+	ran := make(map[time.Time]int)
+	task := scheduler.NewJob[int]("tick")
+	c := startSeveral(t, func(string) []scheduler.Option {
+		return []scheduler.Option{
+			scheduler.WithFunc(task, func(ctx context.Context, _ int) error {
+				mu.Lock()
+				defer mu.Unlock()
+				ran[scheduler.Current(ctx).ScheduledAt()]++
+				return nil
+			}),
+			scheduler.WithSchedule("each", scheduler.Every(100*time.Millisecond), task.With(1)),
+		}
+	})
+	ctx := within(t)
+	for range 3 {
+		id := c.leader()
+		c.stop(id)
+		for _, p := range c.peers {
+			if p.ID == id {
+				c.nodes[id] = c.start(p)
+			}
+		}
+	}
+	s := c.nodes[c.leader()]
+	if err := s.PauseSchedule(ctx, "each"); err != nil {
+		t.Fatal(err)
+	}
+	ticks := 0
+	for tick, err := range s.Ticks(scheduler.Linearizable(ctx), "each", time.Time{}, time.Now().Add(time.Hour)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = tick
+		ticks++
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for at, n := range ran {
+		if n != 1 {
+			t.Errorf("tick %v ran %d times", at, n)
+		}
+	}
+	t.Logf("%d ticks, %d ran", ticks, len(ran))
+}
+
+func TestSeveral_options_are_checked(t *testing.T) {
+	_, err := scheduler.New(scheduler.WithCluster(cluster.Config{ID: "a", Bind: "127.0.0.1:0"}))
+	if !errors.Is(err, scheduler.ErrInvalid) {
+		t.Errorf("without a folder: %v", err)
+	}
+	_, err = scheduler.New(scheduler.WithNodeID("b"), scheduler.WithDataDir(t.TempDir()), scheduler.WithCluster(cluster.Config{ID: "a", Bind: "127.0.0.1:0"}))
+	if !errors.Is(err, scheduler.ErrInvalid) {
+		t.Errorf("with two IDs: %v", err)
+	}
+}
