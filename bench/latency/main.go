@@ -70,7 +70,7 @@ func run(ctx context.Context, p *program.Program) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	raw, err := rawlog.Open(dir)
+	raw, err := rawlog.Open(dir, program.Nodes())
 	if err != nil {
 		return err
 	}

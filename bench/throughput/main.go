@@ -130,7 +130,7 @@ func (k *kase) rawLog(p *program.Program) (rate rawlog.Rate, err error) {
 		return rate, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	log, err := rawlog.Open(dir)
+	log, err := rawlog.Open(dir, program.Nodes())
 	if err != nil {
 		return rate, err
 	}

@@ -8,13 +8,17 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/escapement-go/scheduler"
 	"github.com/escapement-go/scheduler/bench/internal/conditions"
+	"github.com/escapement-go/scheduler/cluster"
 )
 
 // A Program is one benchmark while it runs.
@@ -23,14 +27,21 @@ type Program struct {
 	Dir  string // a folder of its own, empty at first
 }
 
-// log is how nodes keep their log; set by Main before any is made.
-var log = scheduler.LogSegments
+// Set by Main before any node is made.
+var (
+	log   = scheduler.LogSegments // how nodes keep their log
+	nodes int                     // of a cluster
+)
+
+// Nodes is how many nodes a cluster has, by the flag -nodes.
+func Nodes() int { return nodes }
 
 // Main parses the flags, prints the conditions and calls run. It exits with 1 if run fails.
 func Main(run func(ctx context.Context, p *Program) error) {
 	once := flag.Bool("once", false, "one short pass, to see that it works: its figures mean nothing")
 	dir := flag.String("dir", os.TempDir(), "where to make the folder that is measured in; it is removed at the end")
 	bolt := flag.Bool("bolt", false, "keep the log with raft-boltdb instead of segments")
+	flag.IntVar(&nodes, "nodes", 1, "nodes of the cluster, all in this process, each with a folder and a port of its own")
 	flag.Parse()
 	if *bolt {
 		log = scheduler.LogBolt
@@ -86,12 +97,78 @@ func (p *Program) Node(ctx context.Context, do func(s *scheduler.Scheduler) erro
 	return NodeIn(ctx, dir, do, opts...)
 }
 
-// NodeIn is Node in a folder that stays.
+// NodeIn is Node in a folder that stays. Of several nodes do gets the one that leads.
 func NodeIn(ctx context.Context, dir string, do func(s *scheduler.Scheduler) error, opts ...scheduler.Option) error {
+	if nodes == 1 {
+		return one(ctx, dir, do, opts...)
+	}
+	peers, err := free(nodes)
+	if err != nil {
+		return err
+	}
+	all := make([]*scheduler.Scheduler, nodes)
+	faults := make([]error, nodes)
+	var starts sync.WaitGroup
+	for i := range all {
+		more := append([]scheduler.Option{
+			scheduler.WithDataDir(filepath.Join(dir, peers[i].ID)), scheduler.WithLog(log), logger(),
+			scheduler.WithCluster(cluster.Config{ID: peers[i].ID, Bind: peers[i].Address, Peers: peers}),
+		}, opts...)
+		if all[i], faults[i] = scheduler.New(more...); faults[i] == nil {
+			starts.Go(func() { faults[i] = all[i].Start(ctx) })
+		}
+	}
+	starts.Wait()
+	err = errors.Join(faults...)
+	if err == nil {
+		err = do(leader(ctx, all))
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	for _, s := range all {
+		if s != nil {
+			err = errors.Join(err, s.Shutdown(end))
+		}
+	}
+	return err
+}
+
+// free returns nodes on loopback ports that are free now.
+func free(n int) (peers []cluster.Peer, err error) {
+	for i := range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("find a free port: %w", err)
+		}
+		defer ln.Close() // at the end, lest the next get the same
+		peers = append(peers, cluster.Peer{ID: string(rune('a' + i)), Address: ln.Addr().String()})
+	}
+	return peers, nil
+}
+
+func leader(ctx context.Context, all []*scheduler.Scheduler) *scheduler.Scheduler {
+	for {
+		for _, s := range all {
+			if s.Health(ctx).Role == "leader" {
+				return s
+			}
+		}
+		if Pause(ctx, time.Millisecond) != nil {
+			return all[0]
+		}
+	}
+}
+
+func logger() scheduler.Option {
+	return scheduler.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+}
+
+// one is NodeIn of a lone node.
+func one(ctx context.Context, dir string, do func(s *scheduler.Scheduler) error, opts ...scheduler.Option) error {
 	s, err := scheduler.New(append([]scheduler.Option{
 		scheduler.WithDataDir(dir),
 		scheduler.WithLog(log),
-		scheduler.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))),
+		logger(),
 	}, opts...)...)
 	if err != nil {
 		return err

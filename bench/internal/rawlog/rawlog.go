@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -16,52 +17,97 @@ import (
 	"github.com/escapement-go/scheduler/cluster/seglog"
 )
 
-// A Log is a cluster of one with a state machine that does nothing.
+// A Log is a cluster with a state machine that does nothing.
 type Log struct {
-	raft  *raft.Raft
-	store *seglog.Log
+	leader *raft.Raft
+	nodes  []*raft.Raft
+	stores []*seglog.Log
 }
 
 type nothing struct{ raft.FSM }
 
 func (nothing) Apply(*raft.Log) any { return nil }
 
-// Open makes a log in an empty folder and waits until it leads. It is the log that package cluster uses by default.
-func Open(dir string) (*Log, error) {
-	store, err := seglog.Open(filepath.Join(dir, "log"))
-	if err != nil {
-		return nil, fmt.Errorf("raw log: %w", err)
+// Open makes logs in an empty folder, one a node, and waits until one leads. They are the log that package cluster uses
+// by default; between nodes they go over TCP on loopback, without pipelining, as there.
+func Open(dir string, nodes int) (l *Log, err error) {
+	l = new(Log)
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("raw log: %w", err), l.Close())
+		}
+	}()
+	trans := make([]raft.Transport, nodes)
+	var members raft.Configuration
+	for i := range trans {
+		id := strconv.Itoa(i)
+		if _, trans[i] = raft.NewInmemTransport(""); nodes > 1 {
+			tcp, err := raft.NewTCPTransportWithConfig("127.0.0.1:0", nil, &raft.NetworkTransportConfig{
+				MaxPool: 3, MaxRPCsInFlight: 1, Timeout: 5 * time.Second, Logger: hclog.NewNullLogger(), MsgpackUseNewTimeFormat: true,
+			})
+			if err != nil {
+				return l, err
+			}
+			trans[i] = tcp
+		}
+		members.Servers = append(members.Servers, raft.Server{ID: raft.ServerID(id), Address: trans[i].LocalAddr()})
 	}
+	for i := range trans {
+		if err := l.add(dir, i, trans[i], members); err != nil {
+			return l, err
+		}
+	}
+	for l.leader == nil {
+		for _, r := range l.nodes {
+			if r.State() == raft.Leader {
+				l.leader = r
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return l, nil
+}
+
+func (l *Log) add(dir string, i int, trans raft.Transport, members raft.Configuration) error {
+	store, err := seglog.Open(filepath.Join(dir, strconv.Itoa(i)))
+	if err != nil {
+		return err
+	}
+	l.stores = append(l.stores, store)
 	c := raft.DefaultConfig()
-	c.LocalID, c.Logger, c.NoLegacyTelemetry = "one", hclog.NewNullLogger(), true
-	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+	c.LocalID, c.Logger, c.NoLegacyTelemetry = members.Servers[i].ID, hclog.NewNullLogger(), true
+	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = 500*time.Millisecond, 500*time.Millisecond, 400*time.Millisecond
+	if len(members.Servers) == 1 {
+		c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+	}
 	c.SnapshotInterval, c.SnapshotThreshold, c.TrailingLogs = 365*24*time.Hour, math.MaxUint64, math.MaxUint64
-	_, trans := raft.NewInmemTransport("one")
 	snaps := raft.NewInmemSnapshotStore()
-	self := raft.Configuration{Servers: []raft.Server{{ID: "one", Address: "one"}}}
-	if err := raft.BootstrapCluster(c, store, store, snaps, trans, self); err != nil {
-		return nil, errors.Join(fmt.Errorf("raw log: %w", err), store.Close())
+	if err := raft.BootstrapCluster(c, store, store, snaps, trans, members); err != nil {
+		return err
 	}
 	r, err := raft.NewRaft(c, nothing{}, store, store, snaps, trans)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("raw log: %w", err), store.Close())
+		return err
 	}
-	for leads := range r.LeaderCh() {
-		if leads {
-			break
-		}
-	}
-	return &Log{r, store}, nil
+	l.nodes = append(l.nodes, r)
+	return nil
 }
 
-// Close ends raft and closes the file.
+// Close ends raft and closes the files.
 func (l *Log) Close() error {
-	return errors.Join(l.raft.Shutdown().Error(), l.store.Close())
+	var faults []error
+	for _, r := range l.nodes {
+		faults = append(faults, r.Shutdown().Error())
+	}
+	for _, s := range l.stores {
+		faults = append(faults, s.Close())
+	}
+	return errors.Join(faults...)
 }
 
 // Append appends an entry and returns once it is durable and applied. The log keeps data.
 func (l *Log) Append(data []byte) error {
-	if err := l.raft.Apply(data, 0).Error(); err != nil {
+	if err := l.leader.Apply(data, 0).Error(); err != nil {
 		return fmt.Errorf("raw log: %w", err)
 	}
 	return nil
