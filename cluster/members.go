@@ -17,8 +17,9 @@ import (
 
 // members are what this node has heard of the others lately.
 type members struct {
-	mu   sync.Mutex // guards seen
-	seen map[string]seen
+	mu     sync.Mutex // guards seen
+	seen   map[string]seen
+	silent map[string]bool // those that the leader has told to be out of contact; its own
 }
 
 type seen struct {
@@ -33,6 +34,12 @@ func (m *members) note(id string, s *peerStatus) {
 		m.seen = make(map[string]seen)
 	}
 	m.seen[id] = seen{*s, time.Now()}
+}
+
+func (m *members) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seen = nil
 }
 
 func (m *members) of(id string) (seen, bool) {
@@ -183,6 +190,23 @@ func (n *Node) tend(ctx context.Context, inst *instance) {
 	}
 }
 
+// tellContact logs which nodes are out of contact, once each time.
+func (n *Node) tellContact(members raft.Configuration) {
+	was := n.members.silent
+	n.members.silent = make(map[string]bool)
+	for _, s := range members.Servers {
+		id := string(s.ID)
+		heard, ok := n.members.of(id)
+		silent := id != n.cfg.ID && (ok && time.Since(heard.at) > fresh || !ok && n.ledFor() > fresh)
+		n.members.silent[id] = silent
+		if silent && !was[id] {
+			n.log.Warn("node is out of contact", keyPeer, id)
+		} else if !silent && was[id] {
+			n.log.Info("node is in contact again", keyPeer, id)
+		}
+	}
+}
+
 func (n *Node) tendOnce(ctx context.Context, inst *instance) error {
 	n.mu.RLock()
 	meta := n.state.Meta()
@@ -193,6 +217,7 @@ func (n *Node) tendOnce(ctx context.Context, inst *instance) error {
 			return err
 		}
 	}
+	n.tellContact(members)
 	return errors.Join(n.promote(inst, &meta, members), n.removeDead(ctx, members), n.watchClock(ctx, members))
 }
 

@@ -92,6 +92,7 @@ func (n *Node) lead(inst *instance, term uint64) (end func()) {
 	}
 	ctx, cancel := context.WithCancel(n.links.ctx)
 	d := &nudger{node: n, inst: inst, term: term, busy: make(map[raft.ServerID]bool)}
+	n.members.forget() // who was silent in an earlier reign is not dead in this one
 	n.ledSince.Store(int64(time.Since(n.born)))
 	var work sync.WaitGroup
 	work.Go(func() { d.run(ctx) })

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 )
 
 // raftLogger writes raft's own log to slog. What raft calls information is
-// debugging to a host: the node tells of leadership itself.
+// debugging to a host: the node tells of leadership itself. So is what raft says
+// many times a second while a peer is away or catches up: the leader tells of that
+// once.
 type raftLogger struct {
 	to      slog.Handler
 	name    string
@@ -21,6 +24,13 @@ type raftLogger struct {
 }
 
 func newRaftLogger(l *slog.Logger) hclog.Logger { return &raftLogger{to: l.Handler(), name: "raft"} }
+
+// chatter is how raft's lines about peers begin.
+var chatter = []string{
+	"failed to heartbeat to", "failed to appendEntries to", "failed to contact", "failed to make requestVote RPC",
+	"failed to make requestPreVote RPC", "failed to decode incoming command", "failed to get previous log",
+	"appendEntries rejected", "failed to pipeline", "heartbeat timeout reached", "Election timeout reached",
+}
 
 func (l *raftLogger) level(level hclog.Level) slog.Level {
 	switch level {
@@ -37,6 +47,9 @@ func (l *raftLogger) level(level hclog.Level) slog.Level {
 func (l *raftLogger) Log(level hclog.Level, msg string, args ...any) {
 	ctx := context.Background() //nolint:forbidigo // hclog has no contexts
 	to := l.level(level)
+	if slices.ContainsFunc(chatter, func(prefix string) bool { return strings.HasPrefix(msg, prefix) }) {
+		to = slog.LevelDebug
+	}
 	if !l.to.Enabled(ctx, to) {
 		return
 	}
