@@ -3,6 +3,7 @@ package boltstore_test
 import (
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
@@ -213,4 +214,37 @@ func mustCommit(b *testing.B, s *boltstore.Store, f *store.Flush) {
 	if err := s.Commit(f, nil); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// BenchmarkStore_Commit_scattered writes flushes of 1,000 final runs whose IDs lie
+// anywhere among those of 200,000 older ones, as those of delayed runs do.
+func BenchmarkStore_Commit_scattered(b *testing.B) {
+	const old, rows = 200_000, 1_000
+	s := openBench(b, b.TempDir())
+	spec, input := sharedSpec(b), make([]byte, 100)
+	for n := uint64(0); n < old; {
+		f := emptyFlush(n + 1)
+		for range 20_000 {
+			n++
+			addFinal(f, benchRun(n<<20, spec, input, true), false)
+		}
+		mustCommit(b, s, f)
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	index := uint64(old)
+	var cpu time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		index++
+		f := emptyFlush(index)
+		for range rows {
+			addFinal(f, benchRun(rng.Uint64N(old<<20), spec, input, true), false)
+		}
+		b.StartTimer()
+		before := cpuTime()
+		mustCommit(b, s, f)
+		cpu += cpuTime() - before
+	}
+	b.ReportMetric(float64(cpu)/float64(b.N)/rows, "cpu-ns/row")
+	b.ReportMetric(rows*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 }

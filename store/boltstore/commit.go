@@ -74,6 +74,10 @@ func (s *Store) commit(f *store.Flush, configuration []byte) error {
 	return nil
 }
 
+// letGoEvery is after how many commits the pages that they have read are let go:
+// often enough for memory, and so seldom that mapping them again costs nothing.
+const letGoEvery = 16
+
 // write writes a flush in one transaction and returns the sums it changed, nil
 // for those of dropped buckets. stuck tells that bbolt's locks are lost: a fault
 // left the transaction where it can neither go on nor back.
@@ -95,7 +99,9 @@ func (s *Store) write(f *store.Flush, next *head) (changed map[string]*sum, stuc
 		if err := w.flush(f); err != nil {
 			return err
 		}
-		letGo(tx)
+		if s.commits++; s.commits%letGoEvery == 0 {
+			letGo(tx)
+		}
 		return tx.Commit()
 	})
 	if err != nil {

@@ -18,9 +18,8 @@
 // thousand runs a second that is most of what storing them costs. So runs are packed
 // into blocks, each a row under the ID of its first run, and blocks of one bucket never
 // overlap: a run is looked for in one block, and a listing reads one after the other.
-// Runs that come in the order of their IDs fill blocks of 8 to 16 KiB; a change among
-// older runs writes one block again, in pieces of at most 4 KiB, so that
-// changes in no order end up writing about what rows of their own would.
+// A block has up to 4 KB: a few dozen runs. A change among older runs writes one block
+// again, so changes in no order cost about what they would if each run had a row.
 //
 // # What is checked, and when
 //

@@ -109,11 +109,7 @@ func (p *packer) group(t *table, path string, changes []runChange) (n int, err e
 		}
 		next, _ = c.Next()
 	}
-	size := splitBytes
-	if next == nil {
-		size = blockBytes
-	}
-	if len(p.old) > 0 && len(row) >= size/2 && bytes.Compare(first, p.old[len(p.old)-1].id) > 0 {
+	if len(p.old) > 0 && len(row) >= blockBytes/2 && bytes.Compare(first, p.old[len(p.old)-1].id) > 0 {
 		p.old = p.old[:0] // it is full, and nothing of it changes
 	}
 	had := len(p.old)
@@ -127,7 +123,7 @@ func (p *packer) group(t *table, path string, changes []runChange) (n int, err e
 		}
 	}
 	t.sum.runs += uint64(len(p.merged) - had) // wraps around as it should
-	return n, p.put(t, size)
+	return n, p.put(t)
 }
 
 // merge makes merged of old and of the changes below next. It returns how many
@@ -180,21 +176,29 @@ func (p *packer) encode(r *store.Run) error {
 	return nil
 }
 
-// put stores merged in blocks of about equal sizes, at most size each.
-func (p *packer) put(t *table, size int) error {
+// put stores merged in blocks of about equal sizes.
+func (p *packer) put(t *table) error {
 	total := 0
 	for i := range p.merged {
 		total += p.merged[i].size()
 	}
-	share := total/(total/size+1) + 1
+	share := total/(total/blockBytes+1) + 1
 	for runs := p.merged; len(runs) > 0; {
-		n, bytes := 1, runs[0].size()
-		for n < len(runs) && bytes < share && bytes+runs[n].size() <= size {
-			bytes += runs[n].size()
+		n, size := 0, 0
+		var spec []byte
+		for n < len(runs) && size < share {
+			more := runs[n].size()
+			if !bytes.Equal(runs[n].spec, spec) {
+				spec = runs[n].spec
+				more += len(spec)
+			}
+			if n > 0 && size+more > blockBytes {
+				break
+			}
+			size += more
 			n++
 		}
-		key := runs[0].id
-		if err := t.put(key, p.rows.raw(key, p.blocks.pack(runs[:n]))); err != nil {
+		if err := t.put(runs[0].id, p.rows.raw(runs[0].id, p.blocks.pack(runs[:n]))); err != nil {
 			return err
 		}
 		runs = runs[n:]

@@ -19,6 +19,7 @@ type Store struct {
 
 	writing sync.Mutex // held by whoever changes the file or replaces it
 	rows    arena      // of the transaction in progress
+	commits uint       // begun so far
 	retry   bool       // the file must be opened again before it is written
 
 	mu   sync.RWMutex // guards what follows; held to read for as long as a read transaction
