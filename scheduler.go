@@ -262,7 +262,8 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 	hurry := s.hurry
 	s.mu.Unlock()
 	if hurry != nil {
-		defer context.AfterFunc(ctx, func() { hurry(context.Cause(ctx)) })()
+		unhook := context.AfterFunc(ctx, func() { hurry(context.Cause(ctx)) })
+		defer unhook()
 	}
 	if !leave {
 		<-s.done

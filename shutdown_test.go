@@ -60,7 +60,7 @@ func TestShutdown_TheEarliestDeadlineCounts(t *testing.T) {
 }
 
 func TestShutdown_InHandler(t *testing.T) {
-	call := func(t *testing.T, shutdown func(context.Context, *scheduler.Scheduler) error) (error, *scheduler.Scheduler) {
+	call := func(t *testing.T, shutdown func(context.Context, *scheduler.Scheduler) error) (*scheduler.Scheduler, error) {
 		t.Helper()
 		var s *scheduler.Scheduler
 		errs := make(chan error, 1)
@@ -69,11 +69,11 @@ func TestShutdown_InHandler(t *testing.T) {
 			return in, nil
 		}))
 		enqueue(t, s, echo, "")
-		return <-errs, s
+		return s, <-errs
 	}
 	t.Run("without a deadline it does nothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			err, s := call(t, func(_ context.Context, s *scheduler.Scheduler) error { return s.Shutdown(context.Background()) })
+			s, err := call(t, func(ctx context.Context, s *scheduler.Scheduler) error { return s.Shutdown(context.WithoutCancel(ctx)) })
 			wantErr(t, "Shutdown", err, scheduler.ErrInHandler)
 			if h := s.Health(t.Context()); !h.OK {
 				t.Errorf("Health: got %+v, want that it goes on", h)
@@ -82,14 +82,14 @@ func TestShutdown_InHandler(t *testing.T) {
 	})
 	t.Run("with the handler's own context it does nothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			err, _ := call(t, func(ctx context.Context, s *scheduler.Scheduler) error { return s.Shutdown(ctx) })
+			_, err := call(t, func(ctx context.Context, s *scheduler.Scheduler) error { return s.Shutdown(ctx) })
 			wantErr(t, "Shutdown", err, scheduler.ErrInHandler)
 		})
 	})
 	t.Run("it returns at its deadline, and loses nothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			err, s := call(t, func(ctx context.Context, s *scheduler.Scheduler) error {
+			s, err := call(t, func(ctx context.Context, s *scheduler.Scheduler) error {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 				defer cancel()
 				return s.Shutdown(ctx)
@@ -104,7 +104,7 @@ func TestShutdown_InHandler(t *testing.T) {
 	t.Run("in a goroutine of its own it does not wait", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			result := make(chan error, 1)
-			err, _ := call(t, func(ctx context.Context, s *scheduler.Scheduler) error {
+			_, err := call(t, func(ctx context.Context, s *scheduler.Scheduler) error {
 				go func() { result <- s.Shutdown(context.WithoutCancel(ctx)) }() // ends with the scheduler
 				return nil
 			})

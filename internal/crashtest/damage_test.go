@@ -244,6 +244,7 @@ func damages() int { return max(3, *rounds/4) }
 // damaging runs a test that damages the folder of a process that was killed, and of
 // one that was drained.
 func damaging(t *testing.T, log scheduler.LogKind, damage func(o *opener, rnd *rand.Rand, drained bool)) {
+	t.Helper()
 	t.Parallel()
 	for _, drained := range []bool{false, true} {
 		t.Run(map[bool]string{false: "after_kill", true: "after_drain"}[drained], func(t *testing.T) {
