@@ -58,24 +58,28 @@ const maxDecided = 16
 
 // decideFrom begins a new span at now, in n, which is not yet published. When
 // there are too many, the two of the past that are nearest to each other become
-// one: an instant between them will have no outcome, should the clock be set back
-// that far, but none will have two.
+// one, or, if the clock was set back before all of them, the two nearest at all: an
+// instant between them will have no outcome, should the clock get there, but none
+// will have two.
 func (sc *Schedule) decideFrom(now int64) {
 	spans := slices.Clone(sc.Decided)
 	if len(spans) >= maxDecided {
 		slices.SortFunc(spans, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
-		nearest := -1
-		for i := range len(spans) - 1 {
-			if spans[i+1].From <= now && (nearest < 0 ||
-				spans[i+1].From-spans[i].To < spans[nearest+1].From-spans[nearest].To) {
+		past := 0
+		for past < len(spans) && spans[past].From <= now {
+			past++
+		}
+		if past < 2 {
+			past = len(spans)
+		}
+		nearest := 0
+		for i := range past - 1 {
+			if spans[i+1].From-spans[i].To < spans[nearest+1].From-spans[nearest].To {
 				nearest = i
 			}
 		}
-		if nearest >= 0 {
-			spans[nearest+1].From = spans[nearest].From
-			spans[nearest+1].To = max(spans[nearest+1].To, spans[nearest].To)
-		}
-		spans = slices.Delete(spans, max(nearest, 0), max(nearest, 0)+1)
+		spans[nearest].To = max(spans[nearest].To, spans[nearest+1].To)
+		spans = slices.Delete(spans, nearest+1, nearest+2)
 	}
 	sc.Decided = append(spans, Span{now, now})
 }
