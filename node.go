@@ -148,6 +148,7 @@ func (s *Scheduler) clusterConfig() cluster.Setup {
 		OnApply:   s.applied,
 		OnLead:    s.lead,
 		OnDrop:    s.dispatch.Dropped,
+		OnAsk:     s.answer,
 		OnReplace: s.waiters.suspect,
 		Observe: cluster.Observe{
 			Batch: func(commands, bytes int, took time.Duration) {

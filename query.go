@@ -159,7 +159,7 @@ type Explanation struct {
 
 // Explain tells why a run has not started, or what became of it. For a waiting
 // run it asks the very gates that the run has to pass. Errors: [ErrNotFound];
-// [ErrNoLeader] for a waiting run on a node that does not lead.
+// [ErrNoLeader] for a waiting run if no leader answers before ctx ends.
 func (s *Scheduler) Explain(ctx context.Context, id RunID) (Explanation, error) {
 	run, err := s.Get(ctx, id)
 	if err != nil {
@@ -184,9 +184,9 @@ func (s *Scheduler) Explain(ctx context.Context, id RunID) (Explanation, error) 
 	if err != nil {
 		return Explanation{}, err
 	}
-	v, ok := s.dispatch.Explain(r)
-	if !ok {
-		return Explanation{}, fmt.Errorf("scheduler: explain run %v: %w", id, ErrNoLeader)
+	v, err := s.verdict(ctx, r)
+	if err != nil {
+		return Explanation{}, fmt.Errorf("scheduler: explain run %v: %w", id, err)
 	}
 	e.Gate, e.Reason = v.Gate, v.Reason
 	if v.Until != 0 {

@@ -268,6 +268,26 @@ func TestSeveral_a_tick_has_one_outcome_when_the_leader_goes(t *testing.T) {
 	t.Logf("%d ticks, %d ran", ticks, len(ran))
 }
 
+func TestSeveral_any_node_explains_a_waiting_run(t *testing.T) {
+	c := startSeveral(t, func(string) []scheduler.Option {
+		return []scheduler.Option{scheduler.WithFunc(scheduler.NewJob[int]("other"), func(context.Context, int) error { return nil }),
+			scheduler.WithTasks("square")}
+	})
+	ctx := within(t)
+	for id, s := range c.nodes {
+		f, err := square.Enqueue(ctx, s, 7)
+		if err != nil {
+			t.Fatalf("node %s: %v", id, err)
+		}
+		for other, s := range c.nodes {
+			e, err := s.Explain(scheduler.Linearizable(ctx), f.ID())
+			if err != nil || e.Gate != "handler" {
+				t.Errorf("node %s of a run of node %s: %+v, %v", other, id, e, err)
+			}
+		}
+	}
+}
+
 func TestSeveral_options_are_checked(t *testing.T) {
 	_, err := scheduler.New(scheduler.WithCluster(cluster.Config{ID: "a", Bind: "127.0.0.1:0"}))
 	if !errors.Is(err, scheduler.ErrInvalid) {

@@ -92,6 +92,10 @@ type Setup struct {
 	// ends.
 	OnSession func(ctx context.Context, conn net.Conn, from string)
 
+	// OnAsk answers a question that a node has asked by [Node.Ask], on the node that
+	// leads. It is called without locks.
+	OnAsk func(question []byte) ([]byte, error)
+
 	Storage Storage
 	Clock   Clock        // default: the system's clock
 	Logger  *slog.Logger // default: none

@@ -353,6 +353,11 @@ func (n *Node) serveRequest(req *callsRequest) *callsReply {
 		reply.Index, reply.Failure = index, failureOf(err)
 		return reply
 	}
+	if len(req.Ask) > 0 {
+		answer, err := n.answer(req.Ask)
+		reply.Answer, reply.Failure = answer, failureOf(err)
+		return reply
+	}
 	waiters := make([]*waiter, len(req.Calls))
 	for i, call := range req.Calls {
 		body, err := store.DecodeBatch(call)
@@ -455,6 +460,9 @@ func (n *Node) Promised(ctx context.Context) error { return n.reach(ctx, n.promi
 func (n *Node) Confirmed(ctx context.Context) error {
 	for {
 		changed := n.changes.wait()
+		if err := n.down(); err != nil {
+			return err
+		}
 		index, err := n.confirmed(ctx)
 		if err == nil {
 			return n.reach(ctx, index)
@@ -469,32 +477,76 @@ func (n *Node) Confirmed(ctx context.Context) error {
 }
 
 func (n *Node) confirmed(ctx context.Context) (uint64, error) {
-	if err := n.down(); err != nil {
-		return 0, err
-	}
 	if n.Leading() {
 		return n.confirm()
 	}
+	reply, err := n.question(ctx, &callsRequest{Read: true})
+	if err != nil {
+		return 0, err
+	}
+	return reply.Index, nil
+}
+
+// Ask puts a question of the host's to the node that leads, this one included,
+// where OnAsk answers it. It is asked again while leadership changes.
+// Errors: [ErrNotLeader], [ErrParked], [ErrClosed], that of ctx.
+func (n *Node) Ask(ctx context.Context, question []byte) ([]byte, error) {
+	for {
+		changed := n.changes.wait()
+		if err := n.down(); err != nil {
+			return nil, err
+		}
+		answer, err := n.askOnce(ctx, question)
+		if err == nil || !errors.Is(err, ErrNotLeader) {
+			return answer, err
+		}
+		if pause(ctx, changed) != nil {
+			return nil, err
+		}
+	}
+}
+
+func (n *Node) askOnce(ctx context.Context, question []byte) ([]byte, error) {
+	if n.Leading() {
+		return n.answer(question)
+	}
+	reply, err := n.question(ctx, &callsRequest{Ask: question})
+	if err != nil {
+		return nil, err
+	}
+	return reply.Answer, nil
+}
+
+func (n *Node) answer(question []byte) ([]byte, error) {
+	if n.cfg.OnAsk == nil || !n.Leading() {
+		return nil, ErrNotLeader
+	}
+	return n.cfg.OnAsk(question)
+}
+
+// question sends a request that changes nothing. Errors: [ErrNotLeader], that of
+// ctx.
+func (n *Node) question(ctx context.Context, req *callsRequest) (*callsReply, error) {
 	n.batcher.mu.Lock()
 	r := n.batcher.remote
 	n.batcher.mu.Unlock()
 	if r == nil {
-		return 0, ErrNotLeader
+		return nil, ErrNotLeader
 	}
-	answer, err := r.ask(&callsRequest{Read: true})
+	answer, err := r.ask(req)
 	if err != nil {
-		return 0, ErrNotLeader
+		return nil, ErrNotLeader
 	}
 	select {
 	case reply := <-answer:
 		if reply.Failure != failNone {
-			return 0, ErrNotLeader
+			return nil, ErrNotLeader
 		}
-		return reply.Index, nil
+		return reply, nil
 	case <-r.closed:
-		return 0, ErrNotLeader
+		return nil, ErrNotLeader
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 

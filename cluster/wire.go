@@ -97,6 +97,7 @@ type callsRequest struct {
 	ID    uint64   `msg:"i"`
 	Read  bool     `msg:"r,omitempty"` // asks for the index that a linearizable read needs
 	Calls [][]byte `msg:"c,zerocopy"`  // each an encoded store.Batch, to be one entry's part
+	Ask   []byte   `msg:"q,omitempty"` // a question of the host's to the leader's
 }
 
 // callsReply answers a callsRequest, call by call.
@@ -104,7 +105,8 @@ type callsReply struct {
 	ID       uint64        `msg:"i"`
 	Index    uint64        `msg:"x"` // that the follower's state must reach to show it
 	Outcomes []callOutcome `msg:"o"`
-	Failure  uint8         `msg:"f,omitempty"` // of a Read
+	Failure  uint8         `msg:"f,omitempty"` // of a Read or an Ask
+	Answer   []byte        `msg:"w,omitempty"` // to an Ask
 }
 
 // callOutcome is the outcome of one call.

@@ -141,12 +141,16 @@ func (z *callOutcome) Msgsize() (s int) {
 func (z *callsReply) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(4)
-	var zb0001Mask uint8 /* 4 bits */
+	zb0001Len := uint32(5)
+	var zb0001Mask uint8 /* 5 bits */
 	_ = zb0001Mask
 	if z.Failure == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x8
+	}
+	if z.Answer == nil {
+		zb0001Len--
+		zb0001Mask |= 0x10
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -173,6 +177,11 @@ func (z *callsReply) MarshalMsg(b []byte) (o []byte, err error) {
 			// string "f"
 			o = append(o, 0xa1, 0x66)
 			o = msgp.AppendUint8(o, z.Failure)
+		}
+		if (zb0001Mask & 0x10) == 0 { // if not omitted
+			// string "w"
+			o = append(o, 0xa1, 0x77)
+			o = msgp.AppendBytes(o, z.Answer)
 		}
 	}
 	return
@@ -233,6 +242,12 @@ func (z *callsReply) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Failure")
 				return
 			}
+		case "w":
+			z.Answer, bts, err = msgp.ReadBytesBytes(bts, z.Answer)
+			if err != nil {
+				err = msgp.WrapError(err, "Answer")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -251,7 +266,7 @@ func (z *callsReply) Msgsize() (s int) {
 	for za0001 := range z.Outcomes {
 		s += z.Outcomes[za0001].Msgsize()
 	}
-	s += 2 + msgp.Uint8Size
+	s += 2 + msgp.Uint8Size + 2 + msgp.BytesPrefixSize + len(z.Answer)
 	return
 }
 
@@ -259,12 +274,16 @@ func (z *callsReply) Msgsize() (s int) {
 func (z *callsRequest) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(3)
-	var zb0001Mask uint8 /* 3 bits */
+	zb0001Len := uint32(4)
+	var zb0001Mask uint8 /* 4 bits */
 	_ = zb0001Mask
 	if z.Read == false {
 		zb0001Len--
 		zb0001Mask |= 0x2
+	}
+	if z.Ask == nil {
+		zb0001Len--
+		zb0001Mask |= 0x8
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -284,6 +303,11 @@ func (z *callsRequest) MarshalMsg(b []byte) (o []byte, err error) {
 		o = msgp.AppendArrayHeader(o, uint32(len(z.Calls)))
 		for za0001 := range z.Calls {
 			o = msgp.AppendBytes(o, z.Calls[za0001])
+		}
+		if (zb0001Mask & 0x8) == 0 { // if not omitted
+			// string "q"
+			o = append(o, 0xa1, 0x71)
+			o = msgp.AppendBytes(o, z.Ask)
 		}
 	}
 	return
@@ -338,6 +362,12 @@ func (z *callsRequest) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					return
 				}
 			}
+		case "q":
+			z.Ask, bts, err = msgp.ReadBytesBytes(bts, z.Ask)
+			if err != nil {
+				err = msgp.WrapError(err, "Ask")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -356,6 +386,7 @@ func (z *callsRequest) Msgsize() (s int) {
 	for za0001 := range z.Calls {
 		s += msgp.BytesPrefixSize + len(z.Calls[za0001])
 	}
+	s += 2 + msgp.BytesPrefixSize + len(z.Ask)
 	return
 }
 
