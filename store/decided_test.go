@@ -161,7 +161,7 @@ func TestSchedule_Decided_is_bounded_and_forgets_no_outcome(t *testing.T) {
 func TestSchedule_Decided_forgets_no_outcome_of_a_clock_that_is_set_back_ever_further(t *testing.T) {
 	m := minutely(t)
 	for n := range int64(40) {
-		at := epoch - n*1000*minute
+		at := epoch - (n+1)*1000*minute
 		m.wall = at - minute/2
 		m.rearm(at)
 		if res := m.fire(at, at+minute); res.Code != store.OK {
@@ -172,7 +172,7 @@ func TestSchedule_Decided_forgets_no_outcome_of_a_clock_that_is_set_back_ever_fu
 		t.Errorf("%d spans are kept", n)
 	}
 	for n := range int64(40) {
-		if at := epoch - n*1000*minute; !decidedAt(m, at) {
+		if at := epoch - (n+1)*1000*minute; !decidedAt(m, at) {
 			t.Errorf("the tick at %d has an outcome that is forgotten", (at-epoch)/minute)
 		}
 	}
