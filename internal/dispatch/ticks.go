@@ -173,7 +173,7 @@ func madeUp(rule Rule, sc *store.Schedule, last, now int64) (first int64, let st
 	case store.CatchUpAll:
 		first = max(sc.Next, oldest)
 		if let.Reason = tooOld; first > sc.Next {
-			first = rule.Next(first - 1)
+			first = tickAfter(rule, sc, first-1)
 		}
 		if n := nthBefore(rule, sc, last, first, sc.MaxCount); n > first {
 			first, let.Reason = n, tooMany
@@ -224,9 +224,9 @@ func letGo(rule Rule, sc *store.Schedule, last int64, like store.DecidedSpan) (s
 		add(like, sc.Next, last)
 		return spans
 	}
-	in, after := sc.Next, rule.Next(sc.Pause.To)
+	in, after := sc.Next, tickAfter(rule, sc, sc.Pause.To)
 	if sc.Pause.From > sc.Next {
-		in = rule.Next(sc.Pause.From - 1)
+		in = tickAfter(rule, sc, sc.Pause.From-1)
 		add(like, sc.Next, rule.Last(sc.Next, sc.Pause.From-1))
 	}
 	if in <= sc.Pause.To {
@@ -258,7 +258,7 @@ func undecided(rule Rule, sc *store.Schedule, first, last int64) []store.Span {
 	var spans []store.Span
 	for from := first; from != 0 && from <= last; {
 		if d, inside := sc.DecidedAt(from); inside {
-			from = rule.Next(d.To)
+			from = tickAfter(rule, sc, d.To)
 			continue
 		}
 		to := last
@@ -271,6 +271,12 @@ func undecided(rule Rule, sc *store.Schedule, first, last int64) []store.Span {
 		from = rule.Next(to)
 	}
 	return spans
+}
+
+// tickAfter returns the first tick after t, which need not be one itself: an
+// interval is counted from the armed tick, which must not be after t.
+func tickAfter(rule Rule, sc *store.Schedule, t int64) int64 {
+	return rule.Next(rule.Last(sc.Next, t))
 }
 
 // nextUndecided returns the first tick after t that has no outcome yet.
