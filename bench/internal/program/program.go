@@ -30,7 +30,7 @@ type Program struct {
 // Set by Main before any node is made.
 var (
 	log   = scheduler.LogSegments // how nodes keep their log
-	nodes int                     // of a cluster
+	nodes = 1                     // of a cluster
 )
 
 // Nodes is how many nodes a cluster has, by the flag -nodes.
