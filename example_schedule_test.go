@@ -138,9 +138,9 @@ func ExampleWithSchedule() {
 		scheduler.WithSchedule("digest", scheduler.Every(10*time.Millisecond), SendEmail.With(Email{To: "team@example.com"})),
 	)
 	defer s.Shutdown(ctx)
-	first, second := <-ran, <-ran
-	fmt.Println(second.Sub(first))
-	// Output: 10ms
+	first, second := <-ran, <-ran // those that a busy machine comes too late for are merged into the next
+	fmt.Println(second.After(first), second.Sub(first)%(10*time.Millisecond))
+	// Output: true 0s
 }
 
 func ExampleOverlap() {
@@ -196,8 +196,10 @@ func ExampleScheduler_Ticks() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(tick.Outcome, tick.Run == run) // or skipped, merged, missed, paused, with a Reason
-		break
+		if tick.Run == run {
+			fmt.Println(tick.Outcome) // of others also skipped, merged, missed, paused, with a Reason
+			break
+		}
 	}
-	// Output: ran true
+	// Output: ran
 }
