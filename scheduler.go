@@ -191,6 +191,9 @@ func (s *Scheduler) open(ctx context.Context) (err error) {
 	}
 	s.loops.Go(func() { s.waiters.watch(loops, s.find) }) // ended by stop, awaited by close
 	s.tel.ObserveQueues(s.queueGauges)
+	if s.contact != nil {
+		s.tel.ObserveNodes(s.nodeGauges)
+	}
 	return s.declare(ctx)
 }
 

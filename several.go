@@ -13,6 +13,7 @@ import (
 
 	"github.com/escapement-go/scheduler/cluster"
 	"github.com/escapement-go/scheduler/internal/session"
+	"github.com/escapement-go/scheduler/internal/telemetry"
 	"github.com/escapement-go/scheduler/store"
 )
 
@@ -77,6 +78,20 @@ func (s *Scheduler) Nodes(ctx context.Context) ([]Node, error) {
 		})
 	}
 	return list, nil
+}
+
+// nodeGauges tells what the leader knows of the others.
+func (s *Scheduler) nodeGauges() []telemetry.NodeGauge {
+	if !s.node.Leading() {
+		return nil
+	}
+	var gauges []telemetry.NodeGauge
+	for _, m := range s.node.Members() {
+		if m.ID != s.cfg.nodeID && m.Contact >= 0 {
+			gauges = append(gauges, telemetry.NodeGauge{Node: m.ID, Contact: m.Contact, Offset: m.Offset, Clock: m.Error > 0})
+		}
+	}
+	return gauges
 }
 
 // RemoveNode takes a node out of the cluster for good, dead or alive; the runs it

@@ -37,6 +37,23 @@ func (t *Telemetry) ObserveQueues(queues func() []QueueGauge) {
 
 func (m *meters) observeQueues(queues func() []QueueGauge) { m.observe.Store(&queues) }
 
+// NodeGauge is what the leader knows of another node.
+type NodeGauge struct {
+	Node    string
+	Contact time.Duration // since it was last heard of
+	Offset  time.Duration // of its wall clock to the leader's
+	Drift   float64       // of Offset, s a s
+	Clock   bool          // Offset and Drift are known
+}
+
+// ObserveNodes is [Telemetry.ObserveQueues] for the other nodes of the cluster.
+func (t *Telemetry) ObserveNodes(nodes func() []NodeGauge) {
+	if t == nil || t.meters == nil {
+		return
+	}
+	t.meters.peers.Store(&nodes)
+}
+
 // queueSeries are the attributes of one queue.
 type queueSeries struct {
 	depth [store.Running + 1][]metric.ObserveOption // by live state
@@ -74,6 +91,7 @@ func (m *meters) reportGauges(_ context.Context, o metric.Observer) error {
 		leading = 1
 	}
 	o.ObserveInt64(m.leader, leading)
+	m.reportNodes(o)
 
 	queues := m.observe.Load()
 	if queues == nil || *queues == nil {
@@ -99,6 +117,21 @@ func (m *meters) reportGauges(_ context.Context, o metric.Observer) error {
 		m.reportQueue(o, m.queues.other, &rest)
 	}
 	return nil
+}
+
+func (m *meters) reportNodes(o metric.Observer) {
+	peers := m.peers.Load()
+	if peers == nil || *peers == nil {
+		return
+	}
+	for _, n := range (*peers)() {
+		s := m.nodes.get(n.Node)
+		o.ObserveFloat64(m.contact, n.Contact.Seconds(), s.observe...)
+		if n.Clock {
+			o.ObserveFloat64(m.clockOffset, n.Offset.Seconds(), s.observe...)
+			o.ObserveFloat64(m.clockDrift, n.Drift, s.observe...)
+		}
+	}
 }
 
 func (m *meters) reportQueue(o metric.Observer, s *queueSeries, q *QueueGauge) {

@@ -29,6 +29,9 @@
 //	escapement.leader.changes       counter    {change}                   times this process won or lost leadership
 //	escapement.queue.depth          updown     {run}      queue, state    live runs of a queue; from the leader
 //	escapement.queue.oldest_age     gauge      s          queue           wait of a queue's oldest ready run; from the leader
+//	escapement.node.contact_age     gauge      s          node            since another node was last heard of; from the leader
+//	escapement.node.clock_offset    gauge      s          node            another node's wall clock less the leader's; from the leader
+//	escapement.node.clock_drift     gauge      s/s        node            how fast that difference grows; from the leader
 //
 // The words of task, queue, state and outcome are those of package store. They
 // bear no prefix, since the name of their metric has one. No ID is ever an

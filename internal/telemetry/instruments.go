@@ -16,6 +16,8 @@ type instruments struct {
 	depth  metric.Int64ObservableUpDownCounter
 	oldest metric.Float64ObservableGauge
 
+	contact, clockOffset, clockDrift metric.Float64ObservableGauge
+
 	lateness, attemptTime, commitTime, flushTime metric.Float64Histogram
 	batchSize, entrySize, flushRows              metric.Int64Histogram
 }
@@ -66,6 +68,9 @@ func (i *instruments) make(m metric.Meter) error {
 	i.leader = k.upDown("leader", "{leader}", "1 while this process leads, else 0.")
 	i.depth = k.upDown("queue.depth", "{run}", "Live runs of a queue, by state.")
 	i.oldest = k.gauge("queue.oldest_age", "s", "Wait of a queue's oldest ready run.")
+	i.contact = k.gauge("node.contact_age", "s", "Since another node was last heard of.")
+	i.clockOffset = k.gauge("node.clock_offset", "s", "Another node's wall clock less the leader's.")
+	i.clockDrift = k.gauge("node.clock_drift", "s/s", "How fast that difference grows.")
 
 	i.lateness = k.seconds("run.start_lateness", "From a run's due time to its start.", latenessBounds)
 	i.attemptTime = k.seconds("attempt.duration", "From start to end of an attempt.", attemptBounds)

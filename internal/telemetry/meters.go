@@ -25,6 +25,8 @@ type meters struct {
 
 	queues  *table[*queueSeries]
 	observe atomic.Pointer[func() []QueueGauge] // nil: no queues to look at
+	nodes   *table[*series]
+	peers   atomic.Pointer[func() []NodeGauge] // nil: no nodes to look at
 	gauges  metric.Registration
 }
 
@@ -54,6 +56,7 @@ func newMeters(meter metric.Meter) (*meters, error) {
 		flushErrors: newSeries(),
 		leadChanges: newSeries(),
 		queues:      newTable(maxNames, newQueueSeries),
+		nodes:       newTable(maxNames, func(id string) *series { return newSeries(attribute.String("node", id)) }),
 	}
 	// These few exist from the start, so that the first lost lease is a step up from zero.
 	for o := store.OutcomeSucceeded; o <= store.OutcomeCanceled; o++ {
@@ -70,7 +73,7 @@ func newMeters(meter metric.Meter) (*meters, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.gauges, err = meter.RegisterCallback(m.reportGauges, m.leader, m.depth, m.oldest); err != nil {
+	if m.gauges, err = meter.RegisterCallback(m.reportGauges, m.leader, m.depth, m.oldest, m.contact, m.clockOffset, m.clockDrift); err != nil {
 		return nil, errors.Join(err, counters.Unregister())
 	}
 	return m, nil
@@ -78,5 +81,6 @@ func newMeters(meter metric.Meter) (*meters, error) {
 
 func (m *meters) close() error {
 	m.observe.Store(nil)
+	m.peers.Store(nil)
 	return m.gauges.Unregister()
 }

@@ -129,6 +129,7 @@ func TestMetrics(t *testing.T) {
 // touchAll makes every metric have a value.
 func touchAll(tel *telemetry.Telemetry) {
 	touchCounters(tel)
+	tel.ObserveNodes(func() []telemetry.NodeGauge { return []telemetry.NodeGauge{{Node: "b", Clock: true}} })
 	tel.ObserveQueues(func() []telemetry.QueueGauge {
 		return []telemetry.QueueGauge{{Queue: "default", Ready: 1, OldestAge: time.Second}}
 	})
@@ -191,7 +192,7 @@ func attributes(t *testing.T, m metricdata.Metrics) string {
 		}
 	}
 	var in []string
-	for _, key := range []string{"task", "queue", "state", "outcome"} {
+	for _, key := range []string{"task", "queue", "state", "outcome", "node"} {
 		if keys[key] {
 			in = append(in, key)
 			delete(keys, key)

@@ -13,6 +13,26 @@ import (
 	"github.com/escapement-go/scheduler/store"
 )
 
+func TestTelemetry_ObserveNodes(t *testing.T) {
+	tel, reader := newMetrics(t)
+	tel.ObserveNodes(func() []telemetry.NodeGauge {
+		return []telemetry.NodeGauge{
+			{Node: "b", Contact: 500 * time.Millisecond, Offset: -2 * time.Millisecond, Drift: 1e-6, Clock: true},
+			{Node: "c", Contact: time.Minute},
+		}
+	})
+	got := collect(t, reader)
+	for name, want := range map[string]map[string]float64{
+		"node.contact_age":  {"node=b": 0.5, "node=c": 60},
+		"node.clock_offset": {"node=b": -0.002},
+		"node.clock_drift":  {"node=b": 1e-6},
+	} {
+		if diff := cmp.Diff(want, values(t, got[name])); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestTelemetry_ObserveQueues(t *testing.T) {
 	t.Run("reports live runs by state and the oldest wait", func(t *testing.T) {
 		tel, reader := newMetrics(t)
