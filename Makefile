@@ -70,9 +70,13 @@ fuzz-short: ## each fuzz target for a few seconds
 # How many times the process is killed; a quarter as many damages of each kind are done to its files.
 CRASH_ROUNDS ?= 300
 
+# How often something is done to three nodes that are processes.
+CLUSTER_ROUNDS ?= 100
+
 .PHONY: crash
-crash: ## kill -9, freeze, fill and damage a real process CRASH_ROUNDS times (default: 300)
+crash: ## kill -9, freeze, fill and damage a real process CRASH_ROUNDS times (300), and three nodes CLUSTER_ROUNDS times (100)
 	ESCAPEMENT_CRASH_ROUNDS=$(CRASH_ROUNDS) $(GO) test -count 1 -timeout 2h -v ./internal/crashtest
+	ESCAPEMENT_CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) $(GO) test -count 1 -timeout 2h -v ./internal/harness
 
 .PHONY: bench
 bench: ## all benchmarks, and the programs of bench/; BENCH=regexp chooses

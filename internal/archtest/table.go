@@ -86,6 +86,7 @@ var Escapement = Table{
 		{Path: "internal/harness", May: []string{
 			".", "cluster", "cluster/seglog", "worker", "worker/remote", "worker/exec", "internal/dispatch", "engine",
 			"engine/cron", "dag", "store", "store/boltstore", "store/memstore", "internal/precise", "internal/telemetry",
+			"internal/crashtest",
 		}},
 	},
 
