@@ -14,10 +14,14 @@ import (
 	"github.com/escapement-go/scheduler/store/memstore"
 )
 
-// faultyLog puts faults in front of a log. The functions may be replaced while
-// the node runs; nil does what the log does.
+// faultyLog puts faults in front of a log.
 type faultyLog struct {
 	cluster.LogStore
+	*faults
+}
+
+// faults may be replaced while the node runs; nil does what the log does.
+type faults struct {
 	store atomic.Pointer[func(logs []*raft.Log, store func() error) error]
 	set   atomic.Pointer[func(key string, set func() error) error]
 	get   atomic.Pointer[func(index uint64, log *raft.Log, get func() error) error]
@@ -25,12 +29,9 @@ type faultyLog struct {
 
 // faulty makes every log that a node of cfg opens one with faults. The faults
 // stay over a reopening; the log does too, if it is in memory.
-func faulty(cfg *cluster.Setup) *faultyLog {
-	f := &faultyLog{}
-	cluster.WrapLog(cfg, func(inner cluster.LogStore) cluster.LogStore {
-		f.LogStore = inner // the one before is closed
-		return f
-	})
+func faulty(cfg *cluster.Setup) *faults {
+	f := new(faults)
+	cluster.WrapLog(cfg, func(inner cluster.LogStore) cluster.LogStore { return &faultyLog{inner, f} })
 	return f
 }
 
@@ -61,18 +62,18 @@ func (f *faultyLog) GetLog(index uint64, log *raft.Log) error {
 }
 
 // onStore replaces what happens when entries are written.
-func (f *faultyLog) onStore(hook func(logs []*raft.Log, store func() error) error) {
+func (f *faults) onStore(hook func(logs []*raft.Log, store func() error) error) {
 	f.store.Store(&hook)
 }
 
-func (f *faultyLog) heal() {
+func (f *faults) heal() {
 	f.store.Store(nil)
 	f.set.Store(nil)
 	f.get.Store(nil)
 }
 
 // hold makes the next write wait. entered is closed when it begins.
-func (f *faultyLog) hold() (entered <-chan struct{}, release func()) {
+func (f *faults) hold() (entered <-chan struct{}, release func()) {
 	in, out := make(chan struct{}), make(chan struct{})
 	f.onStore(func(_ []*raft.Log, store func() error) error {
 		f.heal()
@@ -304,7 +305,7 @@ func TestNode_unreadable_entry_parks(t *testing.T) {
 	shutdown(t, n)
 
 	cfg = cluster.Setup{Storage: memstore.New(memstore.Options{})} // everything is to be replayed
-	faults := &faultyLog{LogStore: log}
+	unreadable := &faultyLog{log, new(faults)}
 	reads := 0
 	get := func(index uint64, _ *raft.Log, get func() error) error {
 		if index == bad {
@@ -314,8 +315,8 @@ func TestNode_unreadable_entry_parks(t *testing.T) {
 		}
 		return get()
 	}
-	faults.get.Store(&get)
-	cluster.WrapLog(&cfg, func(cluster.LogStore) cluster.LogStore { return faults })
+	unreadable.get.Store(&get)
+	cluster.WrapLog(&cfg, func(cluster.LogStore) cluster.LogStore { return unreadable })
 	n = start(t, cfg)
 	err := n.Ready(deadline(t))
 	if !errors.Is(err, cluster.ErrParked) || !errors.Is(err, cluster.ErrDamaged) {

@@ -32,7 +32,7 @@ func storm(t *testing.T, seed uint64) {
 		defer mu.Unlock()
 		return rng.IntN(n) == 0
 	}
-	log := &faultyLog{LogStore: cluster.NewMemLog()}
+	log := &faultyLog{cluster.NewMemLog(), new(faults)}
 	storage := newFaultyStorage()
 	var cfg cluster.Setup
 	cfg.Storage = keep{storage}
