@@ -234,10 +234,15 @@ func (sc *Schedule) cover(from, to int64) {
 	sc.Decided = append(past, sc.Decided[last])
 }
 
-// decideAnew begins a new span at now in sc, which is not yet published, unless all
-// around it has been decided before.
+// decideAnew has the span that grows begin anew at now in sc, which is not yet
+// published. If all around now has been decided before, it is that span that grows
+// on: another one would take in what lies between it and the next tick.
 func (sc *Schedule) decideAnew(now int64) {
-	if _, inside := sc.DecidedAt(now); !inside {
-		sc.decideFrom(now)
+	for i, d := range sc.Decided {
+		if d.From <= now && now <= d.To {
+			sc.Decided = append(slices.Delete(slices.Clone(sc.Decided), i, i+1), d)
+			return
+		}
 	}
+	sc.decideFrom(now)
 }

@@ -178,6 +178,36 @@ func TestSchedule_Decided_forgets_no_outcome_of_a_clock_that_is_set_back_ever_fu
 	}
 }
 
+func TestSchedule_Decided_takes_in_nothing_when_the_clock_is_set_back_among_what_is_decided(t *testing.T) {
+	m := minutely(t)
+	at := func(n int64) int64 { return epoch + n*minute }
+	jump := func(to int64, next int64) { // merges the ticks up to there
+		m.wall = at(to)
+		sc := m.s.Schedule("s")
+		m.ok(store.Command{Kind: store.KindTick, Tick: &store.TickCommand{
+			Schedule: "s", Version: sc.Version, Armed: sc.Next, Nominal: at(to), Run: id(m.index), Next: at(next),
+			Spans: []store.DecidedSpan{{From: sc.Next, To: at(to - 1), Outcome: store.TickMerged}},
+		}})
+	}
+	m.wall = at(1)
+	m.fire(at(1), at(2))
+	jump(100, 101)
+	m.wall = at(50) + minute/2
+	m.rearm(at(51))
+	m.fire(at(51), at(52))
+	m.wall = at(1) - minute/2
+	m.rearm(at(2))
+	m.wall = at(2)
+	if res := m.fire(at(2), at(3)); res.Code != store.OK {
+		t.Fatalf("the next tick: %+v", res)
+	}
+	for n := int64(3); n < 50; n++ {
+		if decidedAt(m, at(n)) {
+			t.Fatalf("minute %d is decided, and never had its turn: %v", n, m.decided())
+		}
+	}
+}
+
 func decidedAt(m *machine, at int64) bool {
 	_, is := m.s.Schedule("s").DecidedAt(at)
 	return is
