@@ -7,12 +7,6 @@ import (
 	"github.com/tinylib/msgp/msgp"
 )
 
-// FormatLevel is the newest format this build can read and write. A cluster's
-// replicated level is the lowest of its members'; nothing above it is written. A
-// batch above a build's FormatLevel, or a command it does not know, is an error
-// that stops the node: skipping it would be divergence.
-const FormatLevel = 1
-
 // ErrFormat is wrapped by the errors of [DecodeBatch] for an entry that this
 // build cannot read: written by a newer build, or damaged.
 var ErrFormat = errors.New("unreadable log entry")
