@@ -5,9 +5,9 @@ import "slices"
 // NodeRecord is what the cluster knows of one of its nodes.
 type NodeRecord struct {
 	ID          string `msg:"i"`
-	Incarnation string `msg:"n"` // of the node's folder: another one is another memory
-	Address     string `msg:"a"` // at which it was last reached
-	Level       uint16 `msg:"l"` // the newest format its build can read
+	Incarnation string `msg:"n"`           // of the node's folder: another one is another memory
+	Address     string `msg:"a"`           // at which it was last reached
+	Level       uint16 `msg:"l"`           // the newest format its build can read
 	Observer    bool   `msg:"o,omitempty"` // it is never to vote
 }
 
