@@ -52,6 +52,10 @@ func (s *Scheduler) Ticks(ctx context.Context, id string, from, to time.Time) it
 		hi = nanos(to)
 	}
 	return func(yield func(Tick, error) bool) {
+		if err := s.reading(ctx); err != nil {
+			yield(Tick{}, err)
+			return
+		}
 		rows, rule, version, err := s.ledger(id, lo, hi)
 		if err != nil {
 			yield(Tick{}, err)
@@ -77,9 +81,6 @@ func (s *Scheduler) Ticks(ctx context.Context, id string, from, to time.Time) it
 // ledger returns the rows of a schedule that touch the range, those not yet
 // flushed included, and the rule that takes the spans of the given version apart.
 func (s *Scheduler) ledger(id string, lo, hi int64) (rows iter.Seq2[*store.Tick, error], r *rule, version uint64, err error) {
-	if err := s.check(); err != nil {
-		return nil, nil, 0, err
-	}
 	var sc *store.Schedule
 	unflushed := make(map[rowKey]*store.Tick) // a later row takes the place of an earlier one
 	s.node.View(func(st *store.State) {
@@ -318,7 +319,7 @@ func (s *Scheduler) Backfill(ctx context.Context, id string, from, to time.Time,
 
 // backfill returns the ticks of a range that have not run.
 func (s *Scheduler) backfill(ctx context.Context, id string, lo, hi int64) (b *store.Backfill, n int, err error) {
-	if err := s.check(); err != nil {
+	if err := s.reading(Linearizable(ctx)); err != nil { // the leader refuses what is asked for of an older state
 		return nil, 0, err
 	}
 	var sc *store.Schedule

@@ -236,7 +236,7 @@ type Schedule struct {
 // Schedules yields all schedules, by ID.
 func (s *Scheduler) Schedules(ctx context.Context) iter.Seq2[Schedule, error] {
 	return func(yield func(Schedule, error) bool) {
-		if err := s.check(); err != nil {
+		if err := s.reading(ctx); err != nil {
 			yield(Schedule{}, err)
 			return
 		}
