@@ -1,24 +1,35 @@
 package scheduler_test
 
 import (
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/escapement-go/scheduler"
+	"github.com/escapement-go/scheduler/cluster"
 	"github.com/escapement-go/scheduler/internal/sim"
 )
 
 // newLife makes the scheduler of one life of a simulated node.
 func newLife(l sim.Life) (*scheduler.Scheduler, error) {
-	return scheduler.New(append([]scheduler.Option{
+	opts := append([]scheduler.Option{
 		scheduler.WithPlainTimers(),
 		scheduler.WithNodeID(l.ID),
 		scheduler.WithClock(l.Clock),
 		scheduler.WithLogger(l.Logger),
 		scheduler.WithDisk(l.OpenLog, func() (scheduler.Storage, error) { return l.OpenStorage(), nil }),
-	}, l.Options...)...)
+	}, l.Options...)
+	if len(l.Peers) > 1 {
+		c := cluster.Config{ID: l.ID, Bind: l.Addr, Network: l.Host}
+		for _, id := range slices.Sorted(maps.Keys(l.Peers)) {
+			c.Peers = append(c.Peers, cluster.Peer{ID: id, Address: l.Peers[id]})
+		}
+		opts = append(opts, scheduler.WithCluster(c))
+	}
+	return scheduler.New(opts...)
 }
 
 func simulate(t *testing.T, o sim.Options) sim.Report {
@@ -54,5 +65,11 @@ func seeds(t *testing.T, n uint64) []uint64 {
 func TestSim_one_node(t *testing.T) {
 	for _, seed := range seeds(t, 3) {
 		simulate(t, sim.Options{Seed: seed})
+	}
+}
+
+func TestSim_three_nodes(t *testing.T) {
+	for _, seed := range seeds(t, 2) {
+		simulate(t, sim.Options{Seed: seed, Nodes: 3})
 	}
 }

@@ -58,7 +58,8 @@ func checkLinearizable(s *Story) (b Breaches) {
 	histories := make(map[store.RunID][]porcupine.Operation)
 	for i := range s.Calls {
 		c := &s.Calls[i]
-		if c.Answer == Refused || c.Op == OpGet && (!c.Atomic || c.Answer == Unknown) {
+		reads := c.Op == OpGet || c.Answer == Missing || c.Answer == Conflict
+		if c.Answer == Refused || reads && !c.Atomic || c.Op == OpGet && c.Answer == Unknown {
 			continue
 		}
 		end := int64(math.MaxInt64)

@@ -18,6 +18,9 @@ func checkOverlap(s *Story) (b Breaches) {
 			if e.Kind == store.EventScheduleSet {
 				policy[e.Schedule.ID] = e.Schedule.Overlap
 			}
+			if e.Kind == store.EventScheduleGone {
+				delete(live, e.Schedule.ID) // its runs go on, and are nobody's
+			}
 			if e.Run == nil || e.Run.More == nil || e.Run.More.Schedule == "" {
 				continue
 			}
@@ -42,27 +45,40 @@ func checkOverlap(s *Story) (b Breaches) {
 	return b
 }
 
+// ledgerKey names a ledger. A schedule whose trigger was changed may have one on
+// each clock, and what one clock shows is not comparable with the other.
+type ledgerKey struct {
+	id    string
+	clock store.Clock
+}
+
+// row is a row of the ledger and when its entry was written.
+type row struct {
+	store.Tick
+	at time.Time
+}
+
 // ledger is what the log says of one schedule's ticks.
 type ledger struct {
-	id       string
-	decided  []store.Tick  // not to be decided again, in log order
+	ledgerKey
+	decided  []row         // not to be decided again, in log order
 	single   map[int64]int // index in decided of rows of one tick
 	spans    []int         // and of the others
-	let      []store.Tick  // merged or missed: may come about if the clock is set back
-	ran      map[int64]store.RunID
-	armed    int64 // the first tick that was armed
+	let      []row         // merged or missed: may come about if the clock is set back
+	armed    int64         // the first tick that was armed
 	schedule *store.Schedule
 }
 
 // ledgers collects the ticks of each schedule, deleted ones included, and tells
 // of ticks that were decided twice.
-func (s *Story) ledgers(b *Breaches) map[string]*ledger {
-	all := make(map[string]*ledger)
+func (s *Story) ledgers(b *Breaches) map[ledgerKey]*ledger {
+	all := make(map[ledgerKey]*ledger)
 	of := func(sc *store.Schedule) *ledger {
-		l := all[sc.ID]
+		key := ledgerKey{sc.ID, sc.Trigger.TickClock()}
+		l := all[key]
 		if l == nil {
-			l = &ledger{id: sc.ID, ran: make(map[int64]store.RunID), single: make(map[int64]int), armed: sc.Next}
-			all[sc.ID] = l
+			l = &ledger{ledgerKey: key, single: make(map[int64]int), armed: sc.Next}
+			all[key] = l
 		}
 		return l
 	}
@@ -72,15 +88,16 @@ func (s *Story) ledgers(b *Breaches) map[string]*ledger {
 			e := &a.Events[j]
 			switch e.Kind {
 			case store.EventScheduleSet:
+				for key, l := range all {
+					if key.id == e.Schedule.ID {
+						l.schedule = nil // unless it is on this clock
+					}
+				}
 				of(e.Schedule).schedule = e.Schedule
 			case store.EventScheduleGone:
 				of(e.Schedule).schedule = nil
 			case store.EventTick:
-				of(e.Schedule).add(a.Index, *e.Tick, b)
-			case store.EventEnqueued:
-				if m := e.Run.More; m != nil && m.Schedule != "" && all[m.Schedule] != nil {
-					all[m.Schedule].made(a.Index, e.Run, b)
-				}
+				of(e.Schedule).add(a, *e.Tick, b)
 			default: // is about no schedule
 			}
 		}
@@ -89,29 +106,24 @@ func (s *Story) ledgers(b *Breaches) map[string]*ledger {
 }
 
 // add takes in a row. A tick that has its outcome gets no other.
-func (l *ledger) add(index uint64, t store.Tick, b *Breaches) {
+func (l *ledger) add(a *Applied, t store.Tick, b *Breaches) {
 	if d := l.decidedBefore(t); d != nil {
-		b.add("entry %d: schedule %q: tick %s is %v, and was %v before", index, l.id, span(t), t.Outcome, d.Outcome)
+		b.add("entry %d: schedule %q: tick %s is %v, and was %v before", a.Index, l.id, span(t), t.Outcome, d.Outcome)
 	}
 	if t.Outcome == store.TickMerged || t.Outcome == store.TickMissed {
-		l.let = append(l.let, t)
+		l.let = append(l.let, row{t, a.At})
 		return
 	}
-	l.decided = append(l.decided, t)
+	l.decided = append(l.decided, row{t, a.At})
 	if t.From == t.To {
 		l.single[t.From] = len(l.decided) - 1
 	} else {
 		l.spans = append(l.spans, len(l.decided)-1)
 	}
-	if t.Outcome == store.TickRan {
-		if r, ok := l.ran[t.From]; !ok || r != t.Run { // its run comes after its row
-			l.ran[t.From] = t.Run
-		}
-	}
 }
 
 // decidedBefore returns a row that has a tick of t.
-func (l *ledger) decidedBefore(t store.Tick) *store.Tick {
+func (l *ledger) decidedBefore(t store.Tick) *row {
 	for _, i := range l.spans {
 		if d := &l.decided[i]; d.From <= t.To && t.From <= d.To {
 			return d
@@ -131,14 +143,6 @@ func (l *ledger) decidedBefore(t store.Tick) *store.Tick {
 	return nil
 }
 
-// made takes in a run: it is of a tick that ran, and the only one.
-func (l *ledger) made(index uint64, r *store.Run, b *Breaches) {
-	if run, ok := l.ran[r.More.Nominal]; ok && run != r.ID {
-		b.add("entry %d: schedule %q: tick %s made runs %v and %v", index, l.id, at(r.More.Nominal), run, r.ID)
-	}
-	l.ran[r.More.Nominal] = r.ID
-}
-
 func at(ns int64) string { return time.Unix(0, ns).UTC().Format("2006-01-02 15:04:05.000") }
 
 func span(t store.Tick) string {
@@ -152,8 +156,9 @@ func span(t store.Tick) string {
 // tick, and no schedule stands still.
 func checkLedger(s *Story) (b Breaches) {
 	all := s.ledgers(&b)
-	for id, l := range all {
-		l.runs(s, &b)
+	s.checkRuns(all, &b)
+	for key, l := range all {
+		id := key.id
 		if plan, ok := s.Plans[id]; ok {
 			l.gaps(plan, &b)
 		}
@@ -173,25 +178,46 @@ func checkLedger(s *Story) (b Breaches) {
 // standstill is how far behind its tick a schedule may be at the end.
 const standstill = 2 * time.Second
 
-// runs: each tick that ran has its run, and each run its tick.
-func (l *ledger) runs(s *Story, b *Breaches) {
-	ticks := make(map[store.RunID]int64)
-	for _, t := range l.decided {
-		if t.Outcome == store.TickRan {
-			ticks[t.Run] = t.From
+// checkRuns: each tick that ran has its run, each run of a schedule its tick, and
+// none is due before its tick.
+func (s *Story) checkRuns(ledgers map[ledgerKey]*ledger, b *Breaches) {
+	type tick struct {
+		schedule string
+		nominal  int64
+		clock    store.Clock
+	}
+	ticks := make(map[store.RunID]tick)
+	for key, l := range ledgers {
+		for _, t := range l.decided {
+			if t.Outcome == store.TickRan {
+				ticks[t.Run] = tick{key.id, t.From, key.clock}
+			}
 		}
 	}
-	for id, r := range s.last {
-		if r.More == nil || r.More.Schedule != l.id {
-			continue
+	for i := range s.Applied {
+		a := &s.Applied[i]
+		for j := range a.Events {
+			r := a.Events[j].Run
+			if a.Events[j].Kind != store.EventEnqueued || r.More == nil || r.More.Nominal == 0 {
+				continue
+			}
+			of, ok := ticks[r.ID]
+			if !ok || of.schedule != r.More.Schedule || of.nominal != r.More.Nominal {
+				b.add("entry %d: schedule %q: run %v is of tick %s, for which the ledger has not got it", a.Index, r.More.Schedule, r.ID, at(r.More.Nominal))
+				continue
+			}
+			delete(ticks, r.ID)
+			now := a.Elapsed
+			if of.clock == store.Wall {
+				now = a.Batch.Wall
+			}
+			if early := of.nominal - now - (r.Due - a.Elapsed); early > 0 {
+				b.add("entry %d: schedule %q: run %v is due %v before its tick %s", a.Index, of.schedule, r.ID, time.Duration(early), at(of.nominal))
+			}
 		}
-		if nominal, ok := ticks[id]; !ok || nominal != r.More.Nominal {
-			b.add("schedule %q: run %v is of tick %s, for which the ledger has not got it", l.id, id, at(r.More.Nominal))
-		}
-		delete(ticks, id)
 	}
-	for id, nominal := range ticks {
-		b.add("schedule %q: run %v of tick %s is not there", l.id, id, at(nominal))
+	for id, t := range ticks {
+		b.add("schedule %q: run %v of tick %s is not there", t.schedule, id, at(t.nominal))
 	}
 }
 
@@ -202,7 +228,7 @@ func (l *ledger) gaps(p Plan, b *Breaches) {
 	if len(rows) == 0 {
 		return
 	}
-	slices.SortFunc(rows, func(x, y store.Tick) int { return int(min(max(x.From-y.From, -1), 1)) })
+	slices.SortFunc(rows, func(x, y row) int { return int(min(max(x.From-y.From, -1), 1)) })
 	every := int64(p.Every)
 	base := l.armed
 	if p.Wall {
@@ -212,11 +238,11 @@ func (l *ledger) gaps(p Plan, b *Breaches) {
 	for _, t := range rows {
 		if (t.From-base)%every != 0 || (t.To-base)%every != 0 {
 			if t.Outcome != store.TickPaused { // a pause is cut at what was decided before, not at ticks
-				b.add("schedule %q: %s is no tick of every %v", l.id, span(t), p.Every)
+				b.add("schedule %q: %s is no tick of every %v", l.id, span(t.Tick), p.Every)
 			}
 		}
 		if t.From > next {
-			b.add("schedule %q: tick %s has no outcome, the next one that has is %s", l.id, at(next), span(t))
+			b.add("schedule %q: tick %s has no outcome, the next one that has is %s", l.id, at(next), span(t.Tick))
 		}
 		if after := t.To - mod(t.To-base, every) + every; after > next {
 			next = after
@@ -272,7 +298,11 @@ func checkWindows(s *Story) (b Breaches) {
 	all := s.ledgers(new(Breaches))
 	runs := s.last
 	for id, p := range s.Plans {
-		l := all[id]
+		clock := store.Elapsed
+		if p.Wall {
+			clock = store.Wall
+		}
+		l := all[ledgerKey{id, clock}]
 		if l == nil || !p.Steady {
 			continue
 		}
@@ -288,7 +318,7 @@ func checkWindows(s *Story) (b Breaches) {
 				t.From.Format(clockFormat), t.Before.Format(clockFormat))
 		}
 		for _, x := range extra {
-			if x.At.After(s.Calm) && x.At.Before(s.End) && !s.owed(x.Run) {
+			if x.At.After(s.Calm.Add(releaseAhead+p.Window)) && x.At.Before(s.End.Add(-2*p.Window)) && !s.owed(x.Run) {
 				b.add("schedule %q: run %v was started at %v for no tick", id, x.Run, x.At.Format(clockFormat))
 			}
 		}
@@ -299,46 +329,45 @@ func checkWindows(s *Story) (b Breaches) {
 // owed reports whether a run is of a tick of before the calm.
 func (s *Story) owed(id store.RunID) bool { return s.last[id].More.Nominal < s.Calm.UnixNano() }
 
-// targets returns the windows of a schedule's ticks, as true times. What the
-// ledger excuses is none.
+// targets returns the windows of a schedule's ticks, as true times.
 func (s *Story) targets(l *ledger, p Plan, b *Breaches) (targets []Target) {
-	index := make(map[store.RunID]*Applied)
-	for i := range s.Applied {
-		for j := range s.Applied[i].Events {
-			if e := &s.Applied[i].Events[j]; e.Kind == store.EventTick && e.Tick.Outcome == store.TickRan {
-				index[e.Tick.Run] = &s.Applied[i]
-			}
-		}
-	}
+	early := make(map[int64]bool) // the ticks that had their turn before the calm, by a clock that was wrong
 	for _, t := range l.decided {
-		if t.Outcome != store.TickRan {
-			if due := s.trueTime(p, t.To, s.Applied[len(s.Applied)-1].Term); due.After(s.Calm) && due.Before(s.End) {
-				b.add("schedule %q: tick %s in the calm is %v: %s", l.id, span(t), t.Outcome, t.Reason)
+		if !t.at.After(s.Calm) {
+			early[t.From] = true
+			if t.Outcome == store.TickRan {
+				targets = append(targets, Target{t.From, t.at, s.Calm.Add(p.Window)})
 			}
-			continue
-		}
-		a := index[t.Run]
-		due := s.trueTime(p, t.From, a.Term)
-		from, before := due, due.Add(p.Window)
-		if !due.After(s.Calm) { // it may have come by a clock that was wrong
-			from, before = a.At, s.Calm.Add(p.Window)
-		}
-		if before.Before(s.End) {
-			targets = append(targets, Target{t.From, from, before})
+		} else if t.Outcome != store.TickRan {
+			b.add("schedule %q: tick %s, decided in the calm, is %v: %s", l.id, span(t.Tick), t.Outcome, t.Reason)
 		}
 	}
 	for _, t := range l.let {
-		if due := s.trueTime(p, t.To, s.Applied[len(s.Applied)-1].Term); due.After(s.Calm) && due.Before(s.End) {
-			b.add("schedule %q: tick %s in the calm is %v: %s", l.id, span(t), t.Outcome, t.Reason)
+		if t.at.After(s.Calm) {
+			b.add("schedule %q: tick %s, decided in the calm, is %v: %s", l.id, span(t.Tick), t.Outcome, t.Reason)
 		}
 	}
-	return targets
+	return append(targets, s.calmTargets(l, p, early)...)
 }
 
-// trueTime returns when a nominal time comes, all clocks being right.
-func (s *Story) trueTime(p Plan, nominal int64, term uint64) time.Time {
-	if p.Wall {
-		return time.Unix(0, nominal)
+// releaseAhead is how long before its time a tick may be decided.
+const releaseAhead = time.Second
+
+// calmTargets returns the windows of the ticks in the calm, by the plan alone.
+func (s *Story) calmTargets(l *ledger, p Plan, early map[int64]bool) (targets []Target) {
+	base, ahead := int64(0), time.Duration(0)
+	if !p.Wall {
+		base, ahead = l.armed, s.offsets[s.Applied[len(s.Applied)-1].Term]
 	}
-	return time.Unix(0, nominal).Add(-s.offsets[term])
+	every := int64(p.Every)
+	calm := s.Calm.Add(ahead).UnixNano()
+	for nominal := calm - mod(calm-base, every) + every; ; nominal += every {
+		due := time.Unix(0, nominal).Add(-ahead)
+		if due.Add(p.Window).After(s.End) {
+			return targets
+		}
+		if due.After(s.Calm.Add(releaseAhead)) && !early[nominal] {
+			targets = append(targets, Target{nominal, due, due.Add(p.Window)})
+		}
+	}
 }

@@ -60,6 +60,7 @@ func (w *world) rest(ctx context.Context, l *life) {
 	if err := l.s.ResumeQueue(within, narrow); err != nil {
 		w.rec.wrong(l.node.id, "resume queue: %v", err)
 	}
+	w.forget(within, l)
 	for {
 		stats, err := l.s.Stats(within)
 		if err != nil {
@@ -80,6 +81,17 @@ func (w *world) rest(ctx context.Context, l *life) {
 		}
 		e, err := l.s.Explain(ctx, r.ID)
 		w.rec.wrong(l.node.id, "run %v has not ended: %s (%v)", r.ID, e.Reason, err)
+	}
+}
+
+// forget cancels the runs that a clock which was set back has left far in its
+// future: they were made ahead of their time, and their time is the time of day.
+func (w *world) forget(ctx context.Context, l *life) {
+	c := &client{life: l}
+	for r, err := range l.s.Runs(ctx, scheduler.RunFilter{States: []scheduler.RunState{scheduler.Scheduled, scheduler.Assigned}}) {
+		if err == nil && time.Until(r.Due) > restWithin/2 {
+			c.do(Call{Op: OpCancel, Runs: []store.RunID{r.ID}}, func() error { return l.s.Cancel(ctx, r.ID) })
+		}
 	}
 }
 

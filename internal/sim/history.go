@@ -45,7 +45,7 @@ type Call struct {
 	Answer Answer
 	Err    string
 	State  store.RunState // OpGet
-	Atomic bool           // OpGet: a read that sees all that was acknowledged before it began
+	Atomic bool           // what it reads on the way is what was acknowledged before it began, or newer
 }
 
 // Op says what a call asks for.

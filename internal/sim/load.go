@@ -32,7 +32,8 @@ const (
 // The schedules that the load plays with.
 const (
 	pausable = "pausable"
-	edited   = "edited"
+	editedAt = "edited cron"
+	editedBy = "edited interval"
 )
 
 // plans are the schedules whose triggers stay as they are.
@@ -186,17 +187,18 @@ func (c *client) control(ctx context.Context) {
 	case 1:
 		c.do(Call{Op: OpResume, Target: pausable}, func() error { return s.ResumeSchedule(ctx, pausable) })
 	case 2, 3:
-		every := scheduler.Every(time.Duration(500+c.rng.IntN(5)*250) * time.Millisecond)
+		id, trigger := editedBy, scheduler.Every(time.Duration(500+c.rng.IntN(5)*250)*time.Millisecond)
 		if c.rng.IntN(2) == 0 {
-			every = scheduler.Cron(fmt.Sprintf("*/%d * * * * *", 1+c.rng.IntN(4)))
+			id, trigger = editedAt, scheduler.Cron(fmt.Sprintf("*/%d * * * * *", 1+c.rng.IntN(4)))
 		}
 		c.n++
-		c.do(Call{Op: OpSchedule, Target: edited}, func() error {
-			return s.Schedule(ctx, edited, every, job.With(Work{Kind: Plain, N: c.n}))
+		c.do(Call{Op: OpSchedule, Target: id}, func() error {
+			return s.Schedule(ctx, id, trigger, job.With(Work{Kind: Plain, N: c.n}))
 		})
 	case 4:
 		if c.rng.IntN(3) == 0 {
-			c.do(Call{Op: OpDelete, Target: edited}, func() error { return s.DeleteSchedule(ctx, edited) })
+			id := []string{editedAt, editedBy}[c.rng.IntN(2)]
+			c.do(Call{Op: OpDelete, Target: id}, func() error { return s.DeleteSchedule(ctx, id) })
 			return
 		}
 		c.do(Call{Op: OpQueue, Target: narrow}, func() error { return s.PauseQueue(ctx, narrow) })
@@ -278,7 +280,8 @@ func (c *client) get(ctx context.Context) {
 		return
 	}
 	var r scheduler.Run
-	answered := c.do(Call{Op: OpGet, Runs: []store.RunID{id}, Atomic: len(c.life.world.nodes) == 1}, func() (err error) {
+	ctx, atomic := c.atomic(ctx)
+	answered := c.do(Call{Op: OpGet, Runs: []store.RunID{id}, Atomic: atomic}, func() (err error) {
 		r, err = c.life.s.Get(ctx, id)
 		return err
 	})
@@ -289,8 +292,20 @@ func (c *client) get(ctx context.Context) {
 
 func (c *client) onRun(ctx context.Context, op Op, do func(context.Context, scheduler.RunID) error) {
 	if id, ok := c.life.world.pick(c.rng); ok {
-		c.do(Call{Op: op, Runs: []store.RunID{id}}, func() error { return do(ctx, id) })
+		ctx, atomic := c.atomic(ctx)
+		c.do(Call{Op: op, Runs: []store.RunID{id}, Atomic: atomic}, func() error { return do(ctx, id) })
 	}
+}
+
+// atomic draws whether what is read on the way must be up to date.
+func (c *client) atomic(ctx context.Context) (context.Context, bool) {
+	if len(c.life.world.nodes) == 1 {
+		return ctx, true
+	}
+	if c.rng.IntN(2) == 0 {
+		return ctx, false
+	}
+	return scheduler.Linearizable(ctx), true
 }
 
 // answered is how a call ended; its number is negative if nobody may know.
