@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/escapement-go/scheduler/internal/trigger"
 	"github.com/escapement-go/scheduler/store"
 )
 
@@ -52,61 +53,99 @@ func (s *Scheduler) Ticks(ctx context.Context, id string, from, to time.Time) it
 		hi = nanos(to)
 	}
 	return func(yield func(Tick, error) bool) {
-		if err := s.reading(ctx); err != nil {
-			yield(Tick{}, err)
-			return
-		}
-		rows, rule, version, err := s.ledger(id, lo, hi)
+		b, err := s.openBook(ctx, id)
 		if err != nil {
 			yield(Tick{}, err)
 			return
 		}
-		r := ledgerReader{rule: rule, version: version, loc: rule.location(), from: lo, to: hi, yield: yield}
-		for row, err := range rows {
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
-				yield(Tick{}, fmt.Errorf("scheduler: ticks of %q: %w", id, storageError(err)))
-				return
-			}
-			if !r.row(row) {
-				return
-			}
-		}
-		r.flush(math.MaxInt64)
+		b.ticks(ctx, lo, hi, yield)
 	}
 }
 
-// ledger returns the rows of a schedule that touch the range, those not yet
-// flushed included, and the rule that takes the spans of the given version apart.
-func (s *Scheduler) ledger(id string, lo, hi int64) (rows iter.Seq2[*store.Tick, error], r *rule, version uint64, err error) {
-	var sc *store.Schedule
-	unflushed := make(map[rowKey]*store.Tick) // a later row takes the place of an earlier one
+// A book is the ledger of a schedule, with what takes it apart.
+type book struct {
+	s    *Scheduler
+	sc   *store.Schedule // what is left of it, if it was deleted
+	rule *trigger.Rule   // nil if this node cannot evaluate the trigger; then fault says why
+	loc  *time.Location
+
+	fault         error
+	wall, elapsed int64
+	unflushed     map[rowKey]*store.Tick // a later row takes the place of an earlier one
+}
+
+func (s *Scheduler) openBook(ctx context.Context, id string) (*book, error) {
+	if err := s.reading(ctx); err != nil {
+		return nil, err
+	}
+	b := &book{s: s, loc: time.UTC, unflushed: make(map[rowKey]*store.Tick)}
+	var env trigger.Env
 	s.node.View(func(st *store.State) {
-		if sc = st.Schedule(id); sc == nil {
-			sc = st.DeletedSchedule(id)
+		if b.sc = st.Schedule(id); b.sc == nil {
+			b.sc = st.DeletedSchedule(id)
 		}
-		if sc == nil {
+		if b.sc == nil {
 			return
 		}
+		env = s.env(st, b.sc)
 		for t := range st.UnflushedTicks() {
-			if t.Schedule == sc.Number {
-				unflushed[keyOf(t)] = t
+			if t.Schedule == b.sc.Number {
+				b.unflushed[keyOf(t)] = t
 			}
 		}
 	})
-	if sc == nil {
-		return nil, nil, 0, fmt.Errorf("scheduler: schedule %q: %w", id, ErrNotFound)
+	if b.sc == nil {
+		return nil, fmt.Errorf("scheduler: schedule %q: %w", id, ErrNotFound)
 	}
-	r, err = compileTrigger(&sc.Trigger, sc.ID)
-	if err != nil {
-		return nil, nil, 0, err
+	b.wall, b.elapsed = s.node.Now()
+	if b.rule, b.fault = compileTrigger(&b.sc.Trigger, env); b.rule != nil {
+		b.loc = b.rule.Location()
 	}
-	if met := s.metWhilePaused(sc, r); met != nil {
-		unflushed[keyOf(met)] = met
+	if t := b.undecided(); t != nil {
+		b.unflushed[keyOf(t)] = t
 	}
-	return mergeTicks(s.storage.Ticks(sc.Number, lo, hi), unflushed, lo, hi), r, sc.Version, nil
+	return b, nil
+}
+
+// now returns the present time of the schedule's clock.
+func (b *book) now() int64 { return clockTime(b.sc.Trigger.TickClock(), b.wall, b.elapsed) }
+
+// undecided returns the row that tells of ticks whose time has come and that stay
+// undecided: the schedule is paused, or its trigger cannot be evaluated. nil if there
+// are none.
+func (b *book) undecided() *store.Tick {
+	sc := b.sc
+	if sc.Next == 0 || sc.Next > b.now() {
+		return nil
+	}
+	t := &store.Tick{Schedule: sc.Number, Version: sc.Version, From: sc.Next, To: sc.Next, Decided: b.wall}
+	switch {
+	case b.rule == nil:
+		t.Outcome, t.Reason = TickBlocked, b.fault.Error()
+	case sc.Paused:
+		t.Outcome, t.Reason, t.To = TickPaused, "the schedule is paused", b.rule.Last(sc.Next, b.now())
+	default:
+		return nil
+	}
+	return t
+}
+
+// ticks yields the ticks with a nominal time from lo on and before hi.
+func (b *book) ticks(ctx context.Context, lo, hi int64, yield func(Tick, error) bool) {
+	r := ledgerReader{book: b, from: lo, to: hi, yield: yield}
+	for row, err := range mergeTicks(b.s.storage.Ticks(b.sc.Number, lo, hi), b.unflushed, lo, hi) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			yield(Tick{}, fmt.Errorf("scheduler: ticks of %q: %w", b.sc.ID, storageError(err)))
+			return
+		}
+		if !r.row(row) {
+			return
+		}
+	}
+	r.flush(math.MaxInt64)
 }
 
 // rowKey identifies a row of a schedule's ledger.
@@ -118,20 +157,6 @@ type rowKey struct {
 func keyOf(t *store.Tick) rowKey { return rowKey{t.To, t.Backfill} }
 
 func (a rowKey) less(b rowKey) bool { return a.to < b.to || a.to == b.to && !a.backfill && b.backfill }
-
-// metWhilePaused returns the row that resuming now would write, nil if there is
-// none.
-func (s *Scheduler) metWhilePaused(sc *store.Schedule, r *rule) *store.Tick {
-	wall, elapsed := s.node.Now()
-	now := clockTime(sc.Trigger.TickClock(), wall, elapsed)
-	if !sc.Paused || sc.Next == 0 || sc.Next > now {
-		return nil
-	}
-	return &store.Tick{
-		Schedule: sc.Number, Version: sc.Version, From: sc.Next, To: r.Last(sc.Next, now), Outcome: TickPaused,
-		Reason: "the schedule is paused", Decided: wall,
-	}
-}
 
 // mergeTicks merges rows from disk with those that may be on their way to it,
 // which take the place of rows with the same key.
@@ -177,9 +202,7 @@ func mergeTicks(disk iter.Seq2[*store.Tick, error], unflushed map[rowKey]*store.
 // tick; what a tick was backfilled with may lie within a span that comes later, and
 // takes the place of the span's outcome.
 type ledgerReader struct {
-	rule     *rule
-	version  uint64 // whose spans the rule takes apart
-	loc      *time.Location
+	book     *book
 	from, to int64
 	yield    func(Tick, error) bool
 
@@ -241,17 +264,19 @@ func (r *ledgerReader) tick(row *store.Tick, at int64) bool {
 
 func (r *ledgerReader) view(row *store.Tick, at int64) Tick {
 	t := Tick{
-		Nominal: instant(at).In(r.loc), Outcome: row.Outcome, Reason: row.Reason, Run: row.Run, Version: int(row.Version),
+		Nominal: instant(at).In(r.book.loc), Outcome: row.Outcome, Reason: row.Reason, Run: row.Run, Version: int(row.Version),
 		Decided: instant(row.Decided), Late: time.Duration(row.Late), Backfilled: row.Backfill,
 	}
 	if row.To != row.From && !r.apart(row) {
-		t.Until = instant(row.To).In(r.loc)
+		t.Until = instant(row.To).In(r.book.loc)
 	}
 	return t
 }
 
 // apart reports whether the rule knows the ticks of a row.
-func (r *ledgerReader) apart(row *store.Tick) bool { return row.Version == r.version }
+func (r *ledgerReader) apart(row *store.Tick) bool {
+	return r.book.rule != nil && row.Version >= r.book.sc.Since
+}
 
 // ticks yields the ticks of a row that are in the range; the first one alone if the
 // row cannot be taken apart.
@@ -261,118 +286,19 @@ func (r *ledgerReader) ticks(row *store.Tick) iter.Seq[int64] {
 			yield(row.From)
 			return
 		}
-		at := row.From
-		if r.rule.data.Kind != store.TriggerEvery {
-			at = r.rule.Next(at - 1) // a pause over ticks that were decided before is cut at them, not at ticks
+		rule, at := r.book.rule, row.From
+		if r.book.sc.Trigger.TickClock() == store.Wall {
+			at = rule.Next(at - 1) // a pause over ticks that were decided before is cut at them, not at ticks
 		}
 		if at != 0 && at < r.from {
-			if at = r.rule.Last(at, r.from); at < r.from {
-				at = r.rule.Next(at)
+			if at = rule.Last(at, r.from); at < r.from {
+				at = rule.Next(at)
 			}
 		}
-		for ; at != 0 && at <= row.To && at < r.to; at = r.rule.Next(at) {
+		for ; at != 0 && at <= row.To && at < r.to; at = rule.Next(at) {
 			if !yield(at) {
 				return
 			}
 		}
 	}
-}
-
-// Bounds of a backfill.
-const (
-	maxBackfill      = 100_000
-	maxBackfillSpans = 1024
-)
-
-// Backfill has the ticks of [from, to) that have not run do so now, the earliest
-// first, one after another, pace apart at least. It may reach back before the
-// schedule was made; the future is not in it, and what waits for its turn already is
-// left alone. Ticks that come meanwhile go before those that are backfilled. It returns
-// the number of ticks.
-//
-// Errors: [ErrNotFound]; [ErrInvalid] for an interval, which has no ticks but those it
-// had, and for more than 100,000 ticks, or so many scattered ones that they make more
-// than 1,024 spans; those of every call.
-func (s *Scheduler) Backfill(ctx context.Context, id string, from, to time.Time, pace time.Duration) (int, error) {
-	if pace < 0 {
-		return 0, fmt.Errorf("scheduler: backfill %q: pace %v: %w", id, pace, ErrInvalid)
-	}
-	for {
-		b, n, err := s.backfill(ctx, id, nanos(from), nanos(to))
-		if err != nil || n == 0 {
-			return 0, err
-		}
-		b.Pace = int64(pace)
-		res, err := s.node.Call(ctx, store.Command{Kind: store.KindBackfill, Backfill: b})
-		if err != nil {
-			return 0, fmt.Errorf("scheduler: backfill %q: %w", id, callError(err))
-		}
-		if res.Code == store.CodeConflict && ctx.Err() == nil {
-			continue // the ledger has moved meanwhile
-		}
-		if err := resultError(res); err != nil {
-			return 0, fmt.Errorf("scheduler: backfill %q: %w", id, err)
-		}
-		return n, nil
-	}
-}
-
-// backfill returns the ticks of a range that have not run.
-func (s *Scheduler) backfill(ctx context.Context, id string, lo, hi int64) (b *store.Backfill, n int, err error) {
-	if err := s.reading(Linearizable(ctx)); err != nil { // the leader refuses what is asked for of an older state
-		return nil, 0, err
-	}
-	var sc *store.Schedule
-	s.node.View(func(st *store.State) { sc = st.Schedule(id) })
-	if sc == nil {
-		return nil, 0, fmt.Errorf("scheduler: schedule %q: %w", id, ErrNotFound)
-	}
-	rule, err := compileTrigger(&sc.Trigger, sc.ID)
-	if err != nil {
-		return nil, 0, err
-	}
-	wall, elapsed := s.node.Now()
-	if sc.Trigger.TickClock() == store.Elapsed {
-		return nil, 0, fmt.Errorf("scheduler: backfill %q: an interval has no ticks but those it had: %w", id, ErrInvalid)
-	}
-	if hi = min(hi, clockTime(sc.Trigger.TickClock(), wall, elapsed)+1); sc.Next != 0 {
-		hi = min(hi, sc.Next)
-	}
-	ran := make(map[int64]bool)
-	for tick, err := range s.Ticks(ctx, id, instant(max(lo, 1)), instant(max(hi, 1))) {
-		switch {
-		case err != nil:
-			return nil, 0, err
-		case tick.Outcome == TickRan:
-			ran[tick.Nominal.UnixNano()] = true
-		}
-		if len(ran) > maxBackfill {
-			return nil, 0, fmt.Errorf("scheduler: backfill %q: more than %d ticks of the range have run already: %w", id, maxBackfill, ErrInvalid)
-		}
-	}
-	b = &store.Backfill{Schedule: id, Version: sc.Version, Before: sc.Backfills}
-	open := false // the last span goes on
-	for at := rule.Next(lo - 1); at != 0 && at < hi; at = rule.Next(at) {
-		if ran[at] || waits(sc, at) {
-			open = false
-			continue
-		}
-		if n++; open {
-			b.Spans[len(b.Spans)-1].To = at
-		} else {
-			b.Spans = append(b.Spans, store.Span{From: at, To: at})
-		}
-		open = true
-		if n > maxBackfill || len(b.Spans) > maxBackfillSpans {
-			return nil, 0, fmt.Errorf("scheduler: backfill %q: more than %d ticks, or %d spans: %w", id, maxBackfill, maxBackfillSpans, ErrInvalid)
-		}
-	}
-	return b, n, nil
-}
-
-// waits reports whether a tick waits for its turn.
-func waits(sc *store.Schedule, at int64) bool {
-	return slices.ContainsFunc(sc.Waiting, func(w store.Wait) bool {
-		return w.Kind != store.WaitManual && w.From <= at && at <= w.To
-	})
 }

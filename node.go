@@ -30,6 +30,7 @@ type storage interface {
 	FinalRun(id store.RunID) (*store.Run, store.SegmentKey, error)
 	FinalRuns(from, to int64, newestFirst bool) iter.Seq2[*store.Run, error]
 	Ticks(schedule uint64, from, to int64) iter.Seq2[*store.Tick, error]
+	Versions(schedule uint64) iter.Seq2[*store.ScheduleVersion, error]
 	Events(fromIndex uint64) iter.Seq2[store.PackedEvents, error]
 }
 

@@ -37,6 +37,7 @@ type config struct {
 	tasks        []string
 	queues       map[string]store.Queue
 	schedules    []*scheduleDef
+	triggers     map[string]TriggerFunc
 	app          string
 	generation   uint64
 	slots        int

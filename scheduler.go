@@ -14,6 +14,7 @@ import (
 	"github.com/escapement-go/scheduler/internal/dispatch"
 	"github.com/escapement-go/scheduler/internal/precise"
 	"github.com/escapement-go/scheduler/internal/telemetry"
+	"github.com/escapement-go/scheduler/internal/trigger"
 	"github.com/escapement-go/scheduler/store"
 	"github.com/escapement-go/scheduler/worker"
 )
@@ -22,12 +23,13 @@ import (
 // runs. Make one with [New], start it with [Scheduler.Start] or [Scheduler.Run].
 // Safe for concurrent use.
 type Scheduler struct {
-	cfg     *config
-	tel     *telemetry.Telemetry
-	waiters waiters
-	named   named
-	ready   chan struct{}
-	minted  atomic.Uint64 // the newest run ID, see mintRunID
+	cfg       *config
+	tel       *telemetry.Telemetry
+	waiters   waiters
+	named     named
+	calendars trigger.Cache
+	ready     chan struct{}
+	minted    atomic.Uint64 // the newest run ID, see mintRunID
 
 	// Set by Start before phase becomes running, then left alone.
 	storage  storage
@@ -145,7 +147,7 @@ func (s *Scheduler) open(ctx context.Context) (err error) {
 	s.dispatch = dispatch.New(dispatch.Config{
 		Kick:      func() { s.node.Kick() },
 		Now:       func() (wall, elapsed int64) { return s.node.Now() },
-		Compile:   func(sc *store.Schedule) (dispatch.Rule, error) { return compileTrigger(&sc.Trigger, sc.ID) },
+		Compile:   func(st *store.State, sc *store.Schedule) (dispatch.Rule, error) { return s.compile(st, sc) },
 		Random:    rand.Uint64,
 		Alarm:     s.alarm,
 		Logger:    s.cfg.logger,

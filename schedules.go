@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/escapement-go/scheduler/internal/trigger"
 	"github.com/escapement-go/scheduler/store"
 )
 
@@ -28,6 +29,7 @@ type scheduleDef struct {
 	call       Call
 	overlap    OverlapPolicy
 	catchUp    CatchUp
+	maxRuns    int
 	paused     bool
 	app        string
 	generation uint64
@@ -129,13 +131,30 @@ func Misfire(c CatchUp) ScheduleOption {
 	return scheduleOption(func(d *scheduleDef) { d.catchUp = c })
 }
 
+// StartAt lets no tick come before a time; EndAt none at a time or after it. They are
+// [Between] as options of a schedule.
+func StartAt(t time.Time) ScheduleOption {
+	return scheduleOption(func(d *scheduleDef) { d.trigger.data.From = max(nanos(t), 0) })
+}
+
+// EndAt is what [StartAt] says.
+func EndAt(t time.Time) ScheduleOption {
+	return scheduleOption(func(d *scheduleDef) { d.trigger.data.Until = nanos(t) })
+}
+
+// MaxRuns ends a schedule once its ticks have made n runs; starts by hand and
+// backfills do not count. Default: 0, no bound. A higher number later lets it go on.
+func MaxRuns(n int) ScheduleOption {
+	return scheduleOption(func(d *scheduleDef) { d.maxRuns = n })
+}
+
 // Paused creates the schedule paused. It does not pause one that exists.
 func Paused() ScheduleOption {
 	return scheduleOption(func(d *scheduleDef) { d.paused = true })
 }
 
-func newScheduleDef(id string, trigger Trigger, call Call, opts []ScheduleOption) (*scheduleDef, error) {
-	d := &scheduleDef{id: id, trigger: trigger, call: call}
+func newScheduleDef(id string, when Trigger, call Call, opts []ScheduleOption) (*scheduleDef, error) {
+	d := &scheduleDef{id: id, trigger: when, call: call}
 	for _, o := range opts {
 		if o == nil {
 			return d, fmt.Errorf("scheduler: schedule %q: nil option: %w", id, ErrInvalid)
@@ -145,10 +164,16 @@ func newScheduleDef(id string, trigger Trigger, call Call, opts []ScheduleOption
 	if err := checkName("schedule ID", id); err != nil {
 		return d, fmt.Errorf("scheduler: %w", err)
 	}
-	if trigger.err != nil {
-		return d, fmt.Errorf("scheduler: schedule %q: %w", id, trigger.err)
+	if d.trigger.err == nil && d.trigger.data.Kind != 0 {
+		d.trigger.err = d.trigger.check() // StartAt and EndAt may have changed it
 	}
-	if trigger.data.Kind == 0 {
+	if d.trigger.err != nil {
+		return d, fmt.Errorf("scheduler: schedule %q: %w", id, d.trigger.err)
+	}
+	if d.maxRuns < 0 {
+		return d, fmt.Errorf("scheduler: schedule %q: %d runs at most: %w", id, d.maxRuns, ErrInvalid)
+	}
+	if d.trigger.data.Kind == 0 {
 		return d, fmt.Errorf("scheduler: schedule %q: zero Trigger: %w", id, ErrInvalid)
 	}
 	if call.err != nil {
@@ -174,11 +199,11 @@ func newScheduleDef(id string, trigger Trigger, call Call, opts []ScheduleOption
 //
 // Errors: [ErrInvalid], [*SyntaxError], [ErrUnknownTask], and those of every
 // call.
-func (s *Scheduler) Schedule(ctx context.Context, id string, trigger Trigger, call Call, opts ...ScheduleOption) error {
+func (s *Scheduler) Schedule(ctx context.Context, id string, when Trigger, call Call, opts ...ScheduleOption) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	def, err := newScheduleDef(id, trigger, call, opts)
+	def, err := newScheduleDef(id, when, call, opts)
 	if err != nil {
 		return err
 	}
@@ -198,13 +223,16 @@ func (s *Scheduler) putSchedule(ctx context.Context, d *scheduleDef) error {
 		ID: d.id, Trigger: d.trigger.data, Spec: &spec, Input: d.call.input, Meta: set.meta,
 		Overlap: d.overlap.kind(), QueueMax: d.overlap.queue(), CatchUp: d.catchUp.Policy,
 		MaxAge: int64(d.catchUp.MaxAge), MaxCount: uint32(d.catchUp.MaxCount), Pace: int64(d.catchUp.Pace),
-		Paused: d.paused, App: d.app, Gen: d.generation,
+		MaxRuns: uint64(d.maxRuns),
+		Paused:  d.paused, App: d.app, Gen: d.generation,
 	}}
-	rule, err := compileTrigger(&d.trigger.data, d.id)
+	var env trigger.Env
+	s.node.View(func(st *store.State) { env = s.env(st, &put.Schedule) })
+	rule, err := compileTrigger(&put.Schedule.Trigger, env)
 	if err != nil {
 		return err
 	}
-	if rule.cron != nil && rule.cron.Next(time.Unix(0, 0)).IsZero() {
+	if c := rule.Cron(); c != nil && c.Next(time.Unix(0, 0)).IsZero() {
 		return fmt.Errorf("cron %q never fires: %w", d.trigger.data.Expr, ErrInvalid)
 	}
 	wall, elapsed := s.node.Now()
@@ -258,8 +286,8 @@ func (s *Scheduler) Schedules(ctx context.Context) iter.Seq2[Schedule, error] {
 
 func viewSchedule(sc *store.Schedule, wall, elapsed int64) Schedule {
 	loc := time.UTC
-	if r, err := compileTrigger(&sc.Trigger, sc.ID); err == nil {
-		loc = r.location()
+	if r, err := compileTrigger(&sc.Trigger, trigger.Env{ID: sc.ID, Calendar: anyCalendar, Custom: anyCustom}); err == nil {
+		loc = r.Location()
 	}
 	v := Schedule{
 		ID: sc.ID, Version: int(sc.Version), Task: sc.Spec.Task, Trigger: Trigger{data: sc.Trigger},

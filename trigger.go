@@ -2,18 +2,19 @@ package scheduler
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/escapement-go/scheduler/engine/cron"
+	"github.com/escapement-go/scheduler/internal/trigger"
 	"github.com/escapement-go/scheduler/store"
 )
 
-// A Trigger is a rule that says when, as data. Make one with [Cron], [Every] or
-// [Times]. Faults are reported by whatever uses it.
+// A Trigger is a rule that says when, as data. Make one with [Cron], [Every],
+// [After], [Times] or [Custom]. Faults are reported by whatever uses it.
 type Trigger struct {
 	data store.Trigger
 	err  error
@@ -64,7 +65,56 @@ func Every(d time.Duration, opts ...TriggerOption) Trigger {
 	return t.with(opts)
 }
 
-// Times triggers at each of the given times once.
+// After triggers d after the run before has ended, however it did, and the first
+// time d after the schedule was made; d is on the elapsed clock and at least a
+// millisecond. Runs of it never overlap.
+func After(d time.Duration, opts ...TriggerOption) Trigger {
+	t := Trigger{data: store.Trigger{Kind: store.TriggerDelay, Every: int64(d)}}
+	if d < time.Millisecond {
+		t.err = fmt.Errorf("scheduler: after %v: %w: shorter than a millisecond", d, ErrInvalid)
+	}
+	return t.with(opts)
+}
+
+// Custom triggers by a Go function that is registered under the name on every node
+// that may lead ([WithTrigger]). params are its parameters, which are stored as JSON.
+// On a leader that does not have it the schedule stands still, and its ledger and
+// [Scheduler.ExplainTick] say so.
+func Custom(name string, params any, opts ...TriggerOption) Trigger {
+	t := Trigger{data: store.Trigger{Kind: store.TriggerCustom, Name: name}}
+	t.err = checkName("scheduler: trigger name", name)
+	data, err := json.Marshal(params)
+	if err != nil && t.err == nil {
+		t.err = fmt.Errorf("scheduler: parameters of trigger %q: %w: %w", name, ErrInvalid, err)
+	}
+	t.data.Params = data
+	return t.with(opts)
+}
+
+// A TriggerFunc makes a trigger of its parameters. What it returns is asked for the
+// first tick strictly after a time, by the leader, under a lock: it must be quick, and
+// equal questions have equal answers. The zero Time means never; a schedule of
+// github.com/robfig/cron/v3 will do.
+type TriggerFunc func(params json.RawMessage) (cron.Schedule, error)
+
+// WithTrigger registers a Go trigger under a name for [Custom].
+func WithTrigger(name string, f TriggerFunc) Option {
+	return option(func(c *config) {
+		c.fault(checkName("scheduler: trigger name", name))
+		switch {
+		case f == nil:
+			c.fault(fmt.Errorf("scheduler: trigger %q is nil: %w", name, ErrInvalid))
+		case c.triggers[name] != nil:
+			c.fault(fmt.Errorf("scheduler: trigger %q: %w", name, ErrDuplicate))
+		}
+		if c.triggers == nil {
+			c.triggers = make(map[string]TriggerFunc)
+		}
+		c.triggers[name] = f
+	})
+}
+
+// Times triggers at each of the given times once. [Trigger.With] adds options.
 func Times(times ...time.Time) Trigger {
 	t := Trigger{data: store.Trigger{Kind: store.TriggerTimes}}
 	if len(times) == 0 {
@@ -81,6 +131,9 @@ func Times(times ...time.Time) Trigger {
 	return t
 }
 
+// With returns the trigger with further options.
+func (t Trigger) With(opts ...TriggerOption) Trigger { return t.with(opts) }
+
 func (t Trigger) with(opts []TriggerOption) Trigger {
 	for _, o := range opts {
 		if o == nil {
@@ -89,18 +142,39 @@ func (t Trigger) with(opts []TriggerOption) Trigger {
 		}
 		o.applyTrigger(&t)
 	}
-	d := &t.data
-	switch {
-	case t.err != nil:
-	case d.Kind == store.TriggerEvery && (d.Zone != "" || d.DST != 0 || d.HashKey != ""):
-		t.err = fmt.Errorf("scheduler: every %v: an interval has no zone, DST policy or hash key: %w", time.Duration(d.Every), ErrInvalid)
-	case d.From != 0 && d.Until != 0 && d.From >= d.Until:
-		t.err = fmt.Errorf("scheduler: no time is between %v and %v: %w", instant(d.From), instant(d.Until), ErrInvalid)
-	default:
-		_, t.err = compileTrigger(d, "")
+	if t.err == nil {
+		t.err = t.check()
 	}
 	return t
 }
+
+// check reports what no scheduler could accept. Calendars and Go triggers are known
+// to a scheduler alone.
+func (t *Trigger) check() error {
+	d := &t.data
+	interval := d.Kind == store.TriggerEvery || d.Kind == store.TriggerDelay
+	switch {
+	case interval && (d.Zone != "" || d.DST != 0):
+		return fmt.Errorf("scheduler: every %v: an interval has no zone or DST policy: %w", time.Duration(d.Every), ErrInvalid)
+	case d.Kind == store.TriggerEvery && d.HashKey != "" && d.Jitter == 0:
+		return fmt.Errorf("scheduler: every %v: an interval without jitter has no use for a hash key: %w", time.Duration(d.Every), ErrInvalid)
+	case d.From != 0 && d.Until != 0 && d.From >= d.Until:
+		return fmt.Errorf("scheduler: no time is between %v and %v: %w", instant(d.From), instant(d.Until), ErrInvalid)
+	case d.Jitter < 0:
+		return fmt.Errorf("scheduler: jitter %v: %w", time.Duration(d.Jitter), ErrInvalid)
+	}
+	_, err := compileTrigger(d, trigger.Env{Calendar: anyCalendar, Custom: anyCustom})
+	return err
+}
+
+// anyCalendar and anyCustom stand for what a scheduler has.
+func anyCalendar(name string) *store.Calendar { return &store.Calendar{Name: name} }
+
+func anyCustom(string, []byte) (cron.Schedule, error) { return never{}, nil }
+
+type never struct{}
+
+func (never) Next(time.Time) time.Time { return time.Time{} }
 
 // Zone names the IANA time zone in which a cron expression is read. A zone that
 // this build does not know is an error, never UTC.
@@ -114,8 +188,15 @@ func Between(from, to time.Time) TriggerOption {
 	return triggerOption(func(t *Trigger) { t.data.From, t.data.Until = max(nanos(from), 0), nanos(to) })
 }
 
-// HashKey is the identity from which H in a cron expression chooses its value.
-// Default: the schedule's ID.
+// Jitter has each run start later than its tick by a share of d that depends on the
+// hash key and the tick alone, so that schedules of one expression do not start
+// together. The nominal time stays the tick's. Default: 0.
+func Jitter(d time.Duration) TriggerOption {
+	return triggerOption(func(t *Trigger) { t.data.Jitter = int64(d) })
+}
+
+// HashKey is the identity from which H in a cron expression chooses its value,
+// and [Jitter] its share. Default: the schedule's ID.
 func HashKey(key string) TriggerOption {
 	return triggerOption(func(t *Trigger) { t.data.HashKey = key })
 }
@@ -137,12 +218,13 @@ func DST(p DSTPolicy) TriggerOption {
 }
 
 // Next returns the first n ticks strictly after a time; fewer if there are no
-// more. An interval is counted from after. Errors: those of the trigger itself.
+// more. An interval is counted from after. Errors: those of the trigger itself, and
+// [ErrInvalid] for what only a scheduler knows: named calendars, Go triggers.
 func (t Trigger) Next(after time.Time, n int) ([]time.Time, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
-	rule, err := compileTrigger(&t.data, "")
+	rule, err := compileTrigger(&t.data, trigger.Env{})
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +233,7 @@ func (t Trigger) Next(after time.Time, n int) ([]time.Time, error) {
 		if at = rule.Next(at); at == 0 {
 			break
 		}
-		ticks = append(ticks, time.Unix(0, at).In(rule.location()))
+		ticks = append(ticks, time.Unix(0, at).In(rule.Location()))
 	}
 	return ticks, nil
 }
@@ -162,19 +244,34 @@ func (t Trigger) Describe() string {
 	if t.err != nil {
 		return t.err.Error()
 	}
+	text := t.describe()
+	if d := time.Duration(t.data.Jitter); d > 0 {
+		text += fmt.Sprintf(", later by up to %v", d)
+	}
+	if n := len(t.data.Except); n > 0 {
+		text += fmt.Sprintf(", with %d exclusions", n)
+	}
+	return text
+}
+
+func (t Trigger) describe() string {
 	switch t.data.Kind {
 	case store.TriggerEvery:
 		return "every " + time.Duration(t.data.Every).String()
+	case store.TriggerDelay:
+		return time.Duration(t.data.Every).String() + " after the run before has ended"
 	case store.TriggerTimes:
 		return fmt.Sprintf("at %d given times", len(t.data.Times))
+	case store.TriggerCustom:
+		return "as the trigger " + t.data.Name + " says"
 	default: // a cron expression, or unknown
 	}
-	rule, err := compileTrigger(&t.data, "")
+	rule, err := compileTrigger(&t.data, trigger.Env{Calendar: anyCalendar})
 	if err != nil {
 		return err.Error()
 	}
-	text := rule.cron.Describe(cron.English)
-	if zone := rule.cron.Location(); zone != time.UTC {
+	text := rule.Cron().Describe(cron.English)
+	if zone := rule.Cron().Location(); zone != time.UTC {
 		text += " (" + zone.String() + ")"
 	}
 	return text
@@ -191,11 +288,11 @@ func (t Trigger) Lint(from time.Time) []Finding {
 	if t.err != nil || t.data.Kind != store.TriggerCron {
 		return nil
 	}
-	rule, err := compileTrigger(&t.data, "")
+	rule, err := compileTrigger(&t.data, trigger.Env{Calendar: anyCalendar})
 	if err != nil {
 		return nil
 	}
-	return rule.cron.Lint(from, from.AddDate(1, 0, 0))
+	return rule.Cron().Lint(from, from.AddDate(1, 0, 0))
 }
 
 // checkTime refuses a time that has no nanoseconds since 1970 in 64 bits.
@@ -208,106 +305,57 @@ func checkTime(t time.Time) error {
 
 // nanos returns a time as it is stored: 0 is the zero time, and one beyond the
 // range of 64 bits is an end of it.
-func nanos(t time.Time) int64 {
-	switch {
-	case t.IsZero():
-		return 0
-	case t.Year() < 1678:
-		return math.MinInt64
-	case t.Year() > 2261:
-		return math.MaxInt64
+func nanos(t time.Time) int64 { return trigger.Nanos(t) }
+
+// compileTrigger gives a trigger its meaning.
+func compileTrigger(t *store.Trigger, env trigger.Env) (*trigger.Rule, error) {
+	r, err := trigger.Compile(t, env)
+	if err != nil {
+		return nil, fmt.Errorf("scheduler: %w: %w", ErrInvalid, err)
 	}
-	return t.UnixNano()
+	return r, nil
 }
 
-// rule is a trigger's meaning: what dispatch.Rule asks for.
-type rule struct {
-	data *store.Trigger
-	cron *cron.Expr
+// compile gives the trigger of a schedule its meaning, with the calendars of the
+// state.
+func (s *Scheduler) compile(st *store.State, sc *store.Schedule) (*trigger.Rule, error) {
+	return compileTrigger(&sc.Trigger, s.env(st, sc))
 }
 
-// compileTrigger gives a trigger its meaning. id is the hash key of a trigger
-// that names none.
-func compileTrigger(t *store.Trigger, id string) (*rule, error) {
-	r := &rule{data: t}
-	switch t.Kind {
-	case store.TriggerEvery, store.TriggerTimes:
-		return r, nil
-	case store.TriggerCron:
-		key := cmp.Or(t.HashKey, id)
-		if key == "" {
-			key = "schedule" // only to check a trigger that has no schedule yet
+// env returns what the meaning of a schedule's trigger depends on.
+func (s *Scheduler) env(st *store.State, sc *store.Schedule) trigger.Env {
+	env := trigger.Env{ID: sc.ID, Cache: &s.calendars, Custom: func(name string, params []byte) (cron.Schedule, error) {
+		f := s.cfg.triggers[name]
+		if f == nil {
+			return nil, fmt.Errorf("%w trigger %q: see WithTrigger", trigger.ErrUnknown, name)
 		}
-		expr, err := cron.Options{
-			Dialect: cron.Dialect(t.Dialect), Zone: t.Zone, DST: cron.DSTPolicy(t.DST), HashKey: key,
-		}.Parse(t.Expr)
-		if err != nil {
-			return nil, fmt.Errorf("scheduler: %w: %w", ErrInvalid, err)
+		return f(params)
+	}}
+	calendars := make(map[string]*store.Calendar)
+	for i := range sc.Trigger.Except {
+		if name := sc.Trigger.Except[i].Calendar; name != "" {
+			calendars[name] = st.Calendar(name)
 		}
-		r.cron = expr
-		return r, nil
-	default:
-		return nil, fmt.Errorf("scheduler: trigger kind %d: %w", t.Kind, ErrInvalid)
 	}
+	env.Calendar = func(name string) *store.Calendar { return calendars[name] }
+	return env
 }
 
-func (r *rule) location() *time.Location {
-	if r.cron != nil {
-		return r.cron.Location()
-	}
-	return time.UTC
-}
-
-// Next returns the first tick strictly after the given time, 0 if there is none.
-func (r *rule) Next(after int64) int64 {
-	switch {
-	case after == math.MaxInt64:
-		return 0
-	case r.data.Kind == store.TriggerEvery:
-		after = max(after, r.data.From)
-	case r.data.From != 0:
-		after = max(after, r.data.From-1)
-	}
-	next := r.next(after)
-	if next == math.MaxInt64 || r.data.Until != 0 && next >= r.data.Until {
-		return 0
-	}
-	return next
-}
-
-func (r *rule) next(after int64) int64 {
-	switch r.data.Kind {
-	case store.TriggerEvery:
-		if next := after + r.data.Every; next > after {
-			return next
+// meaning returns a schedule, or what is left of a deleted one, and its rule.
+func (s *Scheduler) meaning(id string) (*store.Schedule, *trigger.Rule, error) {
+	var sc *store.Schedule
+	var env trigger.Env
+	s.node.View(func(st *store.State) {
+		if sc = st.Schedule(id); sc == nil {
+			sc = st.DeletedSchedule(id)
 		}
-		return 0
-	case store.TriggerTimes:
-		at, _ := slices.BinarySearch(r.data.Times, after+1)
-		if at == len(r.data.Times) {
-			return 0
+		if sc != nil {
+			env = s.env(st, sc)
 		}
-		return r.data.Times[at]
-	default:
-		return nanos(r.cron.Next(time.Unix(0, after)))
+	})
+	if sc == nil {
+		return nil, nil, fmt.Errorf("scheduler: schedule %q: %w", id, ErrNotFound)
 	}
-}
-
-// Last returns the latest tick that is not after at; armed is one that is not.
-func (r *rule) Last(armed, at int64) int64 {
-	if r.data.Until != 0 && at >= r.data.Until {
-		at = r.data.Until - 1
-	}
-	switch r.data.Kind {
-	case store.TriggerEvery:
-		return armed + (at-armed)/r.data.Every*r.data.Every
-	case store.TriggerTimes:
-		n, _ := slices.BinarySearch(r.data.Times, at+1)
-		if n == 0 {
-			return armed
-		}
-		return max(armed, r.data.Times[n-1])
-	default:
-		return max(armed, nanos(r.cron.Prev(time.Unix(0, at).Add(time.Nanosecond))))
-	}
+	rule, err := compileTrigger(&sc.Trigger, env)
+	return sc, rule, err
 }

@@ -119,6 +119,10 @@ func (s *State) apply(c *Command) Result {
 		return s.applyRunNow(c.RunNow)
 	case KindBackfill:
 		return s.applyBackfill(c.Backfill)
+	case KindPutCalendar:
+		return s.applyPutCalendar(c.Calendar)
+	case KindCanary:
+		return s.applyEndCanary(c.Canary)
 	}
 	panic("store: command that DecodeBatch should have refused")
 }

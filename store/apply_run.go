@@ -125,7 +125,7 @@ func (s *State) finish(r, n *Run, outcome Outcome) {
 	*s.changed(n) = ChangedRun{ID: n.ID, Run: n, Final: true, Segment: seg, Gone: r.window != s.window}
 	s.finals[n.ID] = n
 	if m := n.More; m != nil && m.Schedule != "" {
-		s.dropLive(m.Schedule, n.ID)
+		s.dropLive(n)
 	}
 	ev := Event{Kind: EventFinished, Run: n, Outcome: outcome}
 	if r.State == Running {

@@ -1,9 +1,6 @@
 package store
 
-import (
-	"bytes"
-	"slices"
-)
+import "slices"
 
 // now returns the stamped time of a clock.
 func (s *State) now(c Clock) int64 {
@@ -20,68 +17,93 @@ func (s *State) set(sc *Schedule) {
 }
 
 func (s *State) applyPutSchedule(p *PutSchedule) Result {
-	n := p.Schedule
+	n := *p.Schedule.definition()
+	n.App, n.Gen, n.Paused = p.Schedule.App, p.Schedule.Gen, p.Schedule.Paused
 	if n.ID == "" {
 		return Result{Code: CodeInvalid, Text: "schedule ID is empty"}
 	}
 	if !s.KnownTask(n.Spec.Task) {
 		return Result{Code: CodeUnknownTask, Text: n.Spec.Task}
 	}
+	for i := range n.Trigger.Except {
+		if name := n.Trigger.Except[i].Calendar; name != "" && s.calendars[name] == nil {
+			return Result{Code: CodeNotFound, Text: "calendar " + name}
+		}
+	}
 	n.Spec = s.specs.share(n.Spec)
 	old := s.schedules[n.ID]
-	if old == nil {
+	switch {
+	case old == nil && p.Canary != nil:
+		return Result{Code: CodeNotFound, Text: n.ID}
+	case p.Only != 0 && (old == nil || old.Version != p.Only):
+		return Result{Code: CodeConflict, Text: "the schedule is of another version"}
+	case old == nil:
 		s.create(&n, p.Next)
-	} else {
+	default:
 		if old.App == n.App && n.Gen < old.Gen {
 			return Result{N: old.Version}
 		}
-		if sameDefinition(old, &n) {
+		if p.Canary != nil {
+			return s.try(old, &n, p)
+		}
+		if sameEncoding(old.definition(), n.definition()) {
 			s.declared(old, n.App, n.Gen)
 			return Result{N: old.Version}
 		}
-		if n.App == "" {
-			n.App, n.Gen = old.App, old.Gen
-		}
-		n.Number, n.Version = old.Number, old.Version+1
-		n.CreatedAt, n.Live = old.CreatedAt, old.Live
-		n.Paused, n.PausedAt = old.Paused, old.PausedAt
-		n.Next, n.Decided, n.Loose, n.Deleted = old.Next, old.Decided, old.Loose, 0
-		n.Pause, n.Waiting, n.Backfills = old.Pause, old.Waiting, old.Backfills
-		if !sameTrigger(&old.Trigger, &n.Trigger) {
-			// The next instant is counted from the edit; what was decided stays decided,
-			// for the clock may be set back.
-			was := *old
-			s.lapse(&was, "the trigger was changed")
-			n.Decided, n.Loose, n.Waiting = was.Decided, was.Loose, nil
-			n.Next = p.Next
-			s.countAnew(&n, old)
-		}
+		s.change(&n, old, p.Next)
 	}
 	n.ChangedAt = s.meta.Wall
+	s.keepVersion(n.Number, n.Version, n.definition(), p.Author, p.Note)
 	s.set(&n)
 	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
 	return Result{N: n.Version}
+}
+
+// change gives a changed definition the place in time of the old one. A version on
+// trial is dropped.
+func (s *State) change(n, old *Schedule, next int64) {
+	def, app, gen := n.definition(), n.App, n.Gen
+	*n = *old
+	n.Trigger, n.Spec, n.Input, n.Meta = def.Trigger, def.Spec, def.Input, def.Meta
+	n.Overlap, n.QueueMax, n.CatchUp = def.Overlap, def.QueueMax, def.CatchUp
+	n.MaxAge, n.MaxCount, n.Pace, n.MaxRuns = def.MaxAge, def.MaxCount, def.Pace, def.MaxRuns
+	if app != "" {
+		n.App, n.Gen = app, gen
+	}
+	n.Version, n.Last, n.Canary = old.Last+1, old.Last+1, nil
+	if sameEncoding(&old.Trigger, &n.Trigger) {
+		if n.Next == 0 && !n.spent() && !n.follows() {
+			n.Next = next // there may be more runs than before
+		}
+		return
+	}
+	// The next instant is counted from the edit; what was decided stays decided,
+	// for the clock may be set back.
+	was := *old
+	s.lapse(&was, "the trigger was changed")
+	n.Decided, n.Loose, n.Waiting = was.Decided, was.Loose, nil
+	n.Next, n.Since = next, n.Version
+	s.countAnew(n, old)
 }
 
 // create gives a schedule that is to be its place in time. One that was deleted
 // goes on with its number, its versions and what it had decided: the key of the
 // ledger, ID and nominal time, outlives it.
 func (s *State) create(n *Schedule, next int64) {
-	n.CreatedAt, n.Next, n.Live, n.Deleted = s.meta.Wall, next, nil, 0
-	n.Waiting, n.Backfills = nil, 0
-	n.PausedAt, n.Pause = 0, Span{}
+	n.CreatedAt, n.Next = s.meta.Wall, next
 	if n.Paused {
 		n.PausedAt, n.Pause.From = s.meta.Wall, s.now(n.Trigger.TickClock())
 	}
 	if old := s.deleted[n.ID]; old != nil {
 		delete(s.deleted, n.ID)
-		n.Number, n.Version = old.Number, old.Version+1
+		n.Number, n.Version = old.Number, old.Last+1
+		n.Last, n.Since = n.Version, n.Version
 		n.Decided, n.Loose = old.Decided, old.Loose
 		s.countAnew(n, old)
 		return
 	}
 	s.meta.Schedule++
-	n.Number, n.Version = s.meta.Schedule, 1
+	n.Number, n.Version, n.Last, n.Since = s.meta.Schedule, 1, 1, 1
 	now := s.now(n.Trigger.TickClock())
 	n.Decided, n.Loose = []Span{{now, now}}, nil
 }
@@ -117,21 +139,6 @@ func (s *State) declared(sc *Schedule, app string, gen uint64) {
 	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
 }
 
-func sameTrigger(a, b *Trigger) bool {
-	x, _ := a.MarshalMsg(nil)
-	y, _ := b.MarshalMsg(nil)
-	return bytes.Equal(x, y)
-}
-
-// sameDefinition reports whether b asks for nothing that a does not have.
-func sameDefinition(a, b *Schedule) bool {
-	return a.Overlap == b.Overlap && a.QueueMax == b.QueueMax &&
-		a.CatchUp == b.CatchUp && a.MaxAge == b.MaxAge && a.MaxCount == b.MaxCount && a.Pace == b.Pace &&
-		bytes.Equal(a.Input, b.Input) &&
-		slices.Equal(a.Meta, b.Meta) && bytes.Equal(a.Spec.Encode(), b.Spec.Encode()) &&
-		sameTrigger(&a.Trigger, &b.Trigger)
-}
-
 func (s *State) applyPauseSchedule(p *PauseSchedule) Result {
 	old := s.schedules[p.ID]
 	if old == nil {
@@ -160,7 +167,7 @@ func (s *State) applyDeleteSchedule(d *DeleteSchedule) Result {
 	}
 	n := *old
 	s.lapse(&n, "the schedule was deleted")
-	n.Spec, n.Input, n.Meta, n.Live = nil, nil, nil, nil
+	n.Spec, n.Input, n.Meta, n.Live, n.Canary = nil, nil, nil, nil, nil
 	n.Next, n.Deleted = 0, max(s.meta.Elapsed, 1)
 	delete(s.schedules, d.ID)
 	s.deleted[d.ID] = &n
@@ -213,16 +220,50 @@ func (s *State) addLive(r *Run) {
 }
 
 // dropLive takes an ended run from its schedule's live ones.
-func (s *State) dropLive(id string, run RunID) {
-	old := s.schedules[id]
+func (s *State) dropLive(r *Run) {
+	old := s.schedules[r.More.Schedule]
 	if old == nil {
 		return
 	}
-	at := slices.Index(old.Live, run)
+	at := slices.Index(old.Live, r.ID)
 	if at < 0 {
 		return
 	}
 	n := *old
 	n.Live = append(append([]RunID(nil), old.Live[:at]...), old.Live[at+1:]...) // nil if it is empty
+	s.judge(&n, r)
+	if n.Next == 0 && n.follows() && s.followOn(&n) {
+		s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
+	}
 	s.set(&n)
+}
+
+// follows reports whether the schedule's ticks are counted from the ends of its
+// runs.
+func (sc *Schedule) follows() bool { return sc.Trigger.Kind == TriggerDelay }
+
+// followOn arms the tick of n, not yet published, that follows the end of its runs,
+// if none is live.
+func (s *State) followOn(n *Schedule) bool {
+	n.Next = 0
+	if len(n.Live) > 0 || n.spent() {
+		return false
+	}
+	if next := s.in(n.Trigger.Every); n.Trigger.Until == 0 || next < n.Trigger.Until {
+		n.Next = next
+	}
+	return n.Next != 0
+}
+
+// spent reports whether the schedule's ticks have made all the runs they may.
+func (sc *Schedule) spent() bool { return sc.MaxRuns > 0 && sc.Fired >= sc.MaxRuns }
+
+// afterLast lets nothing of n, not yet published, wait for its turn any more, but
+// what was asked for: its ticks have made the last run they may.
+func (s *State) afterLast(n *Schedule) {
+	asked := func(w Wait) bool { return w.Kind == WaitManual || w.Kind == WaitBackfill }
+	keep := slices.Clone(n.Waiting)
+	n.Next, n.Waiting = 0, slices.DeleteFunc(slices.Clone(keep), asked)
+	s.lapse(n, "the schedule had made its last run")
+	n.Waiting = append([]Wait(nil), slices.DeleteFunc(keep, func(w Wait) bool { return !asked(w) })...)
 }

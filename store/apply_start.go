@@ -51,11 +51,15 @@ func (sc *Schedule) wait(w Wait) {
 	sc.Waiting = slices.Concat(sc.Waiting[:at], []Wait{w}, sc.Waiting[at:])
 }
 
-// spawn makes a run of n, which is not yet published.
-func (s *State) spawn(n *Schedule, start RunNow) {
+// spawn makes a run of n, which is not yet published, due after a delay. It returns
+// the version that it is of.
+func (s *State) spawn(n *Schedule, start RunNow, delay int64) (version uint64) {
 	r := &Run{
-		ID: start.Run, Spec: n.Spec, Input: n.Input, Clock: Elapsed, Due: s.meta.Elapsed, Created: s.meta.Wall,
+		ID: start.Run, Spec: n.Spec, Input: n.Input, Clock: Elapsed, Due: s.in(delay), Created: s.meta.Wall,
 		More: &RunMore{Meta: n.Meta, Schedule: n.ID, Version: n.Version, Nominal: start.Nominal},
+	}
+	if c := n.Canary; start.Nominal != 0 && n.tries(start.Nominal) {
+		r.Spec, r.Input, r.More.Meta, r.More.Version = c.Spec, c.Input, c.Meta, c.Version
 	}
 	// A tick's run is due on the elapsed clock too: it is decided, and a wall clock that
 	// is set back now must not have it wait for its time once more. One that is late has
@@ -63,13 +67,14 @@ func (s *State) spawn(n *Schedule, start RunNow) {
 	if ahead := start.Nominal - s.now(n.Trigger.TickClock()); start.Nominal != 0 && ahead > 0 && ahead <= maxAhead {
 		r.Due += ahead
 	}
-	if n.Spec.ExpireAfter > 0 {
+	if after := r.Spec.ExpireAfter; after > 0 {
 		ahead := max(r.Due-s.meta.Elapsed, 0)
-		r.More.ExpireAt = s.in(min(n.Spec.ExpireAfter, math.MaxInt64-ahead) + ahead)
+		r.More.ExpireAt = s.in(min(after, math.MaxInt64-ahead) + ahead)
 	}
 	s.replace(nil, r)
 	n.Live = append(slices.Clip(n.Live), r.ID)
 	s.emit(Event{Kind: EventEnqueued, Run: r})
+	return r.More.Version
 }
 
 // replaceLive cancels the live runs of n, which is not yet published.
@@ -106,9 +111,9 @@ func (s *State) applyRunNow(c *RunNow) Result {
 		n.wait(Wait{Kind: WaitManual, Run: c.Run})
 	case gateReplaces:
 		s.replaceLive(&n)
-		s.spawn(&n, RunNow{Run: c.Run})
+		s.spawn(&n, RunNow{Run: c.Run}, 0)
 	case gateOpen:
-		s.spawn(&n, RunNow{Run: c.Run})
+		s.spawn(&n, RunNow{Run: c.Run}, 0)
 	}
 	s.set(&n)
 	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
@@ -131,7 +136,7 @@ func (s *State) applyStart(c *StartCommand) Result {
 	n.Waiting = slices.Clone(old.Waiting)
 	left, started := c.Left, 0
 	for i := range c.Ticks {
-		if n.Room() == 0 {
+		if n.Room() == 0 || counts(c.Wait.Kind) && n.spent() {
 			left = c.Ticks[i].Nominal
 			break
 		}
@@ -150,10 +155,16 @@ func (s *State) applyStart(c *StartCommand) Result {
 			n.Waiting[0].At = max(n.Waiting[0].At, s.in(c.Wait.Pace)) // spans keep the pace together
 		}
 	}
+	if n.spent() {
+		s.afterLast(&n)
+	}
 	s.set(&n)
 	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
 	return Result{}
 }
+
+// counts reports whether runs of what waited count as the schedule's own.
+func counts(kind WaitKind) bool { return kind == WaitQueued || kind == WaitMissed }
 
 // ordered reports whether the command's ticks follow each other within its wait.
 func (c *StartCommand) ordered() bool {
@@ -187,10 +198,13 @@ func (s *State) startWaiting(n *Schedule, kind WaitKind, start RunNow) {
 	if s.runs[start.Run] != nil {
 		t.Outcome, t.Run, t.Reason, t.Late = TickBlocked, RunID{}, "its run ID is in use", 0
 	} else {
-		s.spawn(n, start)
+		t.Version = s.spawn(n, start, 0)
 	}
 	if kind != WaitManual {
 		s.write(n, t)
+	}
+	if t.Outcome == TickRan && counts(kind) {
+		n.Fired++
 	}
 }
 

@@ -28,6 +28,12 @@ func (s *State) applyTick(t *TickCommand) Result {
 		s.fire(&n, t)
 	}
 	n.Next = t.Next
+	switch {
+	case n.spent():
+		s.afterLast(&n)
+	case n.follows():
+		s.followOn(&n)
+	}
 	s.set(&n)
 	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
 	return Result{}
@@ -55,7 +61,7 @@ func (t *TickCommand) ordered(sc *Schedule) bool {
 		}
 		last = t.Nominal
 	}
-	return last >= t.Armed && (t.Next == 0 || t.Next > last)
+	return last >= t.Armed && (t.Next == 0 || t.Next > last) && t.Delay >= 0 && t.Delay <= sc.Trigger.Jitter
 }
 
 func (s *State) applyRearm(m *Rearm) Result {
@@ -98,6 +104,7 @@ func (s *State) fire(n *Schedule, t *TickCommand) {
 	}
 	tick.Outcome, tick.Run = TickRan, t.Run
 	tick.Late = max(s.now(n.Trigger.TickClock())-t.Nominal, 0)
-	s.spawn(n, RunNow{Nominal: t.Nominal, Run: t.Run})
+	tick.Version = s.spawn(n, RunNow{Nominal: t.Nominal, Run: t.Run}, t.Delay)
 	s.record(n, tick)
+	n.Fired++
 }

@@ -47,6 +47,8 @@ const (
 	KindStart
 	KindRunNow
 	KindBackfill
+	KindPutCalendar
+	KindCanary
 	kindEnd
 )
 
@@ -83,6 +85,8 @@ type Command struct {
 	Start      *StartCommand   `msg:"st,omitempty"`
 	RunNow     *RunNow         `msg:"y,omitempty"`
 	Backfill   *Backfill       `msg:"f,omitempty"`
+	Calendar   *PutCalendar    `msg:"cl,omitempty"`
+	Canary     *EndCanary      `msg:"cn,omitempty"`
 }
 
 // Enqueue adds runs, all or none. Specs are encoded ([Spec.Encode]) and named by
@@ -170,6 +174,27 @@ type Expire struct {
 type PutSchedule struct {
 	Schedule Schedule `msg:"s"`
 	Next     int64    `msg:"x,omitempty"` // the first tick after the stamped time
+	Author   string   `msg:"u,omitempty"`
+	Note     string   `msg:"n,omitempty"`
+	Only     uint64   `msg:"o,omitempty"` // refused unless the schedule is of this version; 0 = whatever it is
+
+	// Canary, if it is set, puts what the schedule runs on trial instead: its Share,
+	// Allowed, MaxTook and Need count. Nothing else may change.
+	Canary *Canary `msg:"c,omitempty"`
+}
+
+// EndCanary ends the trial of a schedule's version.
+type EndCanary struct {
+	Schedule string `msg:"s"`
+	Promote  bool   `msg:"p,omitempty"`
+	Author   string `msg:"u,omitempty"`
+}
+
+// PutCalendar sets a named calendar, or deletes it. One that schedules use is not
+// deleted.
+type PutCalendar struct {
+	Calendar Calendar `msg:"c"` // its name and exclusions count
+	Delete   bool     `msg:"d,omitempty"`
 }
 
 // PauseSchedule pauses or resumes. The armed tick stays armed: after resuming, the
@@ -196,6 +221,7 @@ type TickCommand struct {
 	Nominal  int64         `msg:"n,omitempty"` // the tick behind all those, which fires; 0 if none does
 	Reason   string        `msg:"r,omitempty"` // why it fires late
 	Run      RunID         `msg:"i,omitzero"`
+	Delay    int64         `msg:"d,omitempty"` // ns from Nominal until the run is due: its jitter
 	Next     int64         `msg:"x,omitempty"`
 }
 
@@ -357,6 +383,10 @@ func (c *Command) complete() bool {
 		return c.RunNow != nil
 	case KindBackfill:
 		return c.Backfill != nil
+	case KindPutCalendar:
+		return c.Calendar != nil
+	case KindCanary:
+		return c.Canary != nil
 	}
 	return false
 }

@@ -319,8 +319,8 @@ func (z *Checkpoint) Msgsize() (s int) {
 func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(24)
-	var zb0001Mask uint32 /* 24 bits */
+	zb0001Len := uint32(26)
+	var zb0001Mask uint32 /* 26 bits */
 	_ = zb0001Mask
 	if z.Session == 0 {
 		zb0001Len--
@@ -413,6 +413,14 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 	if z.Backfill == nil {
 		zb0001Len--
 		zb0001Mask |= 0x800000
+	}
+	if z.Calendar == nil {
+		zb0001Len--
+		zb0001Mask |= 0x1000000
+	}
+	if z.Canary == nil {
+		zb0001Len--
+		zb0001Mask |= 0x2000000
 	}
 	// variable map header, size zb0001Len
 	o = msgp.AppendMapHeader(o, zb0001Len)
@@ -567,31 +575,10 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 			if z.Schedule == nil {
 				o = msgp.AppendNil(o)
 			} else {
-				// check for omitted fields
-				zb0006Len := uint32(2)
-				var zb0006Mask uint8 /* 2 bits */
-				_ = zb0006Mask
-				if z.Schedule.Next == 0 {
-					zb0006Len--
-					zb0006Mask |= 0x2
-				}
-				// variable map header, size zb0006Len
-				o = append(o, 0x80|uint8(zb0006Len))
-
-				// skip if no fields are to be emitted
-				if zb0006Len != 0 {
-					// string "s"
-					o = append(o, 0xa1, 0x73)
-					o, err = z.Schedule.Schedule.MarshalMsg(o)
-					if err != nil {
-						err = msgp.WrapError(err, "Schedule", "Schedule")
-						return
-					}
-					if (zb0006Mask & 0x2) == 0 { // if not omitted
-						// string "x"
-						o = append(o, 0xa1, 0x78)
-						o = msgp.AppendInt64(o, z.Schedule.Next)
-					}
+				o, err = z.Schedule.MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Schedule")
+					return
 				}
 			}
 		}
@@ -602,22 +589,22 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 				o = msgp.AppendNil(o)
 			} else {
 				// check for omitted fields
-				zb0007Len := uint32(2)
-				var zb0007Mask uint8 /* 2 bits */
-				_ = zb0007Mask
+				zb0006Len := uint32(2)
+				var zb0006Mask uint8 /* 2 bits */
+				_ = zb0006Mask
 				if z.Pause.Paused == false {
-					zb0007Len--
-					zb0007Mask |= 0x2
+					zb0006Len--
+					zb0006Mask |= 0x2
 				}
-				// variable map header, size zb0007Len
-				o = append(o, 0x80|uint8(zb0007Len))
+				// variable map header, size zb0006Len
+				o = append(o, 0x80|uint8(zb0006Len))
 
 				// skip if no fields are to be emitted
-				if zb0007Len != 0 {
+				if zb0006Len != 0 {
 					// string "i"
 					o = append(o, 0xa1, 0x69)
 					o = msgp.AppendString(o, z.Pause.ID)
-					if (zb0007Mask & 0x2) == 0 { // if not omitted
+					if (zb0006Mask & 0x2) == 0 { // if not omitted
 						// string "p"
 						o = append(o, 0xa1, 0x70)
 						o = msgp.AppendBool(o, z.Pause.Paused)
@@ -689,22 +676,22 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 				o = msgp.AppendNil(o)
 			} else {
 				// check for omitted fields
-				zb0010Len := uint32(2)
-				var zb0010Mask uint8 /* 2 bits */
-				_ = zb0010Mask
+				zb0009Len := uint32(2)
+				var zb0009Mask uint8 /* 2 bits */
+				_ = zb0009Mask
 				if z.Open.Tasks == nil {
-					zb0010Len--
-					zb0010Mask |= 0x2
+					zb0009Len--
+					zb0009Mask |= 0x2
 				}
-				// variable map header, size zb0010Len
-				o = append(o, 0x80|uint8(zb0010Len))
+				// variable map header, size zb0009Len
+				o = append(o, 0x80|uint8(zb0009Len))
 
 				// skip if no fields are to be emitted
-				if zb0010Len != 0 {
+				if zb0009Len != 0 {
 					// string "n"
 					o = append(o, 0xa1, 0x6e)
 					o = msgp.AppendString(o, z.Open.Node)
-					if (zb0010Mask & 0x2) == 0 { // if not omitted
+					if (zb0009Mask & 0x2) == 0 { // if not omitted
 						// string "t"
 						o = append(o, 0xa1, 0x74)
 						o = msgp.AppendArrayHeader(o, uint32(len(z.Open.Tasks)))
@@ -773,28 +760,28 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 				o = msgp.AppendNil(o)
 			} else {
 				// check for omitted fields
-				zb0012Len := uint32(3)
-				var zb0012Mask uint8 /* 3 bits */
-				_ = zb0012Mask
+				zb0011Len := uint32(3)
+				var zb0011Mask uint8 /* 3 bits */
+				_ = zb0011Mask
 				if z.RunNow.Schedule == "" {
-					zb0012Len--
-					zb0012Mask |= 0x1
+					zb0011Len--
+					zb0011Mask |= 0x1
 				}
 				if z.RunNow.Nominal == 0 {
-					zb0012Len--
-					zb0012Mask |= 0x2
+					zb0011Len--
+					zb0011Mask |= 0x2
 				}
-				// variable map header, size zb0012Len
-				o = append(o, 0x80|uint8(zb0012Len))
+				// variable map header, size zb0011Len
+				o = append(o, 0x80|uint8(zb0011Len))
 
 				// skip if no fields are to be emitted
-				if zb0012Len != 0 {
-					if (zb0012Mask & 0x1) == 0 { // if not omitted
+				if zb0011Len != 0 {
+					if (zb0011Mask & 0x1) == 0 { // if not omitted
 						// string "s"
 						o = append(o, 0xa1, 0x73)
 						o = msgp.AppendString(o, z.RunNow.Schedule)
 					}
-					if (zb0012Mask & 0x2) == 0 { // if not omitted
+					if (zb0011Mask & 0x2) == 0 { // if not omitted
 						// string "n"
 						o = append(o, 0xa1, 0x6e)
 						o = msgp.AppendInt64(o, z.RunNow.Nominal)
@@ -819,6 +806,79 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 				if err != nil {
 					err = msgp.WrapError(err, "Backfill")
 					return
+				}
+			}
+		}
+		if (zb0001Mask & 0x1000000) == 0 { // if not omitted
+			// string "cl"
+			o = append(o, 0xa2, 0x63, 0x6c)
+			if z.Calendar == nil {
+				o = msgp.AppendNil(o)
+			} else {
+				// check for omitted fields
+				zb0012Len := uint32(2)
+				var zb0012Mask uint8 /* 2 bits */
+				_ = zb0012Mask
+				if z.Calendar.Delete == false {
+					zb0012Len--
+					zb0012Mask |= 0x2
+				}
+				// variable map header, size zb0012Len
+				o = append(o, 0x80|uint8(zb0012Len))
+
+				// skip if no fields are to be emitted
+				if zb0012Len != 0 {
+					// string "c"
+					o = append(o, 0xa1, 0x63)
+					o, err = z.Calendar.Calendar.MarshalMsg(o)
+					if err != nil {
+						err = msgp.WrapError(err, "Calendar", "Calendar")
+						return
+					}
+					if (zb0012Mask & 0x2) == 0 { // if not omitted
+						// string "d"
+						o = append(o, 0xa1, 0x64)
+						o = msgp.AppendBool(o, z.Calendar.Delete)
+					}
+				}
+			}
+		}
+		if (zb0001Mask & 0x2000000) == 0 { // if not omitted
+			// string "cn"
+			o = append(o, 0xa2, 0x63, 0x6e)
+			if z.Canary == nil {
+				o = msgp.AppendNil(o)
+			} else {
+				// check for omitted fields
+				zb0013Len := uint32(3)
+				var zb0013Mask uint8 /* 3 bits */
+				_ = zb0013Mask
+				if z.Canary.Promote == false {
+					zb0013Len--
+					zb0013Mask |= 0x2
+				}
+				if z.Canary.Author == "" {
+					zb0013Len--
+					zb0013Mask |= 0x4
+				}
+				// variable map header, size zb0013Len
+				o = append(o, 0x80|uint8(zb0013Len))
+
+				// skip if no fields are to be emitted
+				if zb0013Len != 0 {
+					// string "s"
+					o = append(o, 0xa1, 0x73)
+					o = msgp.AppendString(o, z.Canary.Schedule)
+					if (zb0013Mask & 0x2) == 0 { // if not omitted
+						// string "p"
+						o = append(o, 0xa1, 0x70)
+						o = msgp.AppendBool(o, z.Canary.Promote)
+					}
+					if (zb0013Mask & 0x4) == 0 { // if not omitted
+						// string "u"
+						o = append(o, 0xa1, 0x75)
+						o = msgp.AppendString(o, z.Canary.Author)
+					}
 				}
 			}
 		}
@@ -1157,39 +1217,10 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.Schedule == nil {
 					z.Schedule = new(PutSchedule)
 				}
-				var zb0010 uint32
-				zb0010, bts, err = msgp.ReadMapHeaderBytes(bts)
+				bts, err = z.Schedule.UnmarshalMsg(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "Schedule")
 					return
-				}
-				for zb0010 > 0 {
-					zb0010--
-					field, bts, err = msgp.ReadMapKeyZC(bts)
-					if err != nil {
-						err = msgp.WrapError(err, "Schedule")
-						return
-					}
-					switch msgp.UnsafeString(field) {
-					case "s":
-						bts, err = z.Schedule.Schedule.UnmarshalMsg(bts)
-						if err != nil {
-							err = msgp.WrapError(err, "Schedule", "Schedule")
-							return
-						}
-					case "x":
-						z.Schedule.Next, bts, err = msgp.ReadInt64Bytes(bts)
-						if err != nil {
-							err = msgp.WrapError(err, "Schedule", "Next")
-							return
-						}
-					default:
-						bts, err = msgp.Skip(bts)
-						if err != nil {
-							err = msgp.WrapError(err, "Schedule")
-							return
-						}
-					}
 				}
 			}
 		case "u":
@@ -1203,14 +1234,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.Pause == nil {
 					z.Pause = new(PauseSchedule)
 				}
-				var zb0011 uint32
-				zb0011, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0010 uint32
+				zb0010, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "Pause")
 					return
 				}
-				for zb0011 > 0 {
-					zb0011--
+				for zb0010 > 0 {
+					zb0010--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "Pause")
@@ -1249,14 +1280,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.Delete == nil {
 					z.Delete = new(DeleteSchedule)
 				}
-				var zb0012 uint32
-				zb0012, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0011 uint32
+				zb0011, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "Delete")
 					return
 				}
-				for zb0012 > 0 {
-					zb0012--
+				for zb0011 > 0 {
+					zb0011--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "Delete")
@@ -1306,14 +1337,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.Rearm == nil {
 					z.Rearm = new(Rearm)
 				}
-				var zb0013 uint32
-				zb0013, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0012 uint32
+				zb0012, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "Rearm")
 					return
 				}
-				for zb0013 > 0 {
-					zb0013--
+				for zb0012 > 0 {
+					zb0012--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "Rearm")
@@ -1321,16 +1352,16 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					}
 					switch msgp.UnsafeString(field) {
 					case "t":
-						var zb0014 uint32
-						zb0014, bts, err = msgp.ReadArrayHeaderBytes(bts)
+						var zb0013 uint32
+						zb0013, bts, err = msgp.ReadArrayHeaderBytes(bts)
 						if err != nil {
 							err = msgp.WrapError(err, "Rearm", "Ticks")
 							return
 						}
-						if cap(z.Rearm.Ticks) >= int(zb0014) {
-							z.Rearm.Ticks = (z.Rearm.Ticks)[:zb0014]
+						if cap(z.Rearm.Ticks) >= int(zb0013) {
+							z.Rearm.Ticks = (z.Rearm.Ticks)[:zb0013]
 						} else {
-							z.Rearm.Ticks = make([]RearmTick, zb0014)
+							z.Rearm.Ticks = make([]RearmTick, zb0013)
 						}
 						for za0004 := range z.Rearm.Ticks {
 							bts, err = z.Rearm.Ticks[za0004].UnmarshalMsg(bts)
@@ -1376,14 +1407,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.Open == nil {
 					z.Open = new(OpenSession)
 				}
-				var zb0015 uint32
-				zb0015, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0014 uint32
+				zb0014, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "Open")
 					return
 				}
-				for zb0015 > 0 {
-					zb0015--
+				for zb0014 > 0 {
+					zb0014--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "Open")
@@ -1397,16 +1428,16 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 							return
 						}
 					case "t":
-						var zb0016 uint32
-						zb0016, bts, err = msgp.ReadArrayHeaderBytes(bts)
+						var zb0015 uint32
+						zb0015, bts, err = msgp.ReadArrayHeaderBytes(bts)
 						if err != nil {
 							err = msgp.WrapError(err, "Open", "Tasks")
 							return
 						}
-						if cap(z.Open.Tasks) >= int(zb0016) {
-							z.Open.Tasks = (z.Open.Tasks)[:zb0016]
+						if cap(z.Open.Tasks) >= int(zb0015) {
+							z.Open.Tasks = (z.Open.Tasks)[:zb0015]
 						} else {
-							z.Open.Tasks = make([]string, zb0016)
+							z.Open.Tasks = make([]string, zb0015)
 						}
 						for za0005 := range z.Open.Tasks {
 							z.Open.Tasks[za0005], bts, err = msgp.ReadStringBytes(bts)
@@ -1435,14 +1466,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.End == nil {
 					z.End = new(EndSession)
 				}
-				var zb0017 uint32
-				zb0017, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0016 uint32
+				zb0016, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "End")
 					return
 				}
-				for zb0017 > 0 {
-					zb0017--
+				for zb0016 > 0 {
+					zb0016--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "End")
@@ -1526,14 +1557,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.RunNow == nil {
 					z.RunNow = new(RunNow)
 				}
-				var zb0018 uint32
-				zb0018, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0017 uint32
+				zb0017, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "RunNow")
 					return
 				}
-				for zb0018 > 0 {
-					zb0018--
+				for zb0017 > 0 {
+					zb0017--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "RunNow")
@@ -1582,6 +1613,104 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if err != nil {
 					err = msgp.WrapError(err, "Backfill")
 					return
+				}
+			}
+		case "cl":
+			if msgp.IsNil(bts) {
+				bts, err = msgp.ReadNilBytes(bts)
+				if err != nil {
+					return
+				}
+				z.Calendar = nil
+			} else {
+				if z.Calendar == nil {
+					z.Calendar = new(PutCalendar)
+				}
+				var zb0018 uint32
+				zb0018, bts, err = msgp.ReadMapHeaderBytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Calendar")
+					return
+				}
+				for zb0018 > 0 {
+					zb0018--
+					field, bts, err = msgp.ReadMapKeyZC(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Calendar")
+						return
+					}
+					switch msgp.UnsafeString(field) {
+					case "c":
+						bts, err = z.Calendar.Calendar.UnmarshalMsg(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Calendar", "Calendar")
+							return
+						}
+					case "d":
+						z.Calendar.Delete, bts, err = msgp.ReadBoolBytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Calendar", "Delete")
+							return
+						}
+					default:
+						bts, err = msgp.Skip(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Calendar")
+							return
+						}
+					}
+				}
+			}
+		case "cn":
+			if msgp.IsNil(bts) {
+				bts, err = msgp.ReadNilBytes(bts)
+				if err != nil {
+					return
+				}
+				z.Canary = nil
+			} else {
+				if z.Canary == nil {
+					z.Canary = new(EndCanary)
+				}
+				var zb0019 uint32
+				zb0019, bts, err = msgp.ReadMapHeaderBytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Canary")
+					return
+				}
+				for zb0019 > 0 {
+					zb0019--
+					field, bts, err = msgp.ReadMapKeyZC(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Canary")
+						return
+					}
+					switch msgp.UnsafeString(field) {
+					case "s":
+						z.Canary.Schedule, bts, err = msgp.ReadStringBytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Canary", "Schedule")
+							return
+						}
+					case "p":
+						z.Canary.Promote, bts, err = msgp.ReadBoolBytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Canary", "Promote")
+							return
+						}
+					case "u":
+						z.Canary.Author, bts, err = msgp.ReadStringBytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Canary", "Author")
+							return
+						}
+					default:
+						bts, err = msgp.Skip(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Canary")
+							return
+						}
+					}
 				}
 			}
 		default:
@@ -1653,7 +1782,7 @@ func (z *Command) Msgsize() (s int) {
 	if z.Schedule == nil {
 		s += msgp.NilSize
 	} else {
-		s += 1 + 2 + z.Schedule.Schedule.Msgsize() + 2 + msgp.Int64Size
+		s += z.Schedule.Msgsize()
 	}
 	s += 2
 	if z.Pause == nil {
@@ -1732,6 +1861,18 @@ func (z *Command) Msgsize() (s int) {
 		s += msgp.NilSize
 	} else {
 		s += z.Backfill.Msgsize()
+	}
+	s += 3
+	if z.Calendar == nil {
+		s += msgp.NilSize
+	} else {
+		s += 1 + 2 + z.Calendar.Calendar.Msgsize() + 2 + msgp.BoolSize
+	}
+	s += 3
+	if z.Canary == nil {
+		s += msgp.NilSize
+	} else {
+		s += 1 + 2 + msgp.StringPrefixSize + len(z.Canary.Schedule) + 2 + msgp.BoolSize + 2 + msgp.StringPrefixSize + len(z.Canary.Author)
 	}
 	return
 }
@@ -1967,6 +2108,97 @@ func (z *DeleteSchedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z DeleteSchedule) Msgsize() (s int) {
 	s = 1 + 2 + msgp.StringPrefixSize + len(z.ID)
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
+func (z EndCanary) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// check for omitted fields
+	zb0001Len := uint32(3)
+	var zb0001Mask uint8 /* 3 bits */
+	_ = zb0001Mask
+	if z.Promote == false {
+		zb0001Len--
+		zb0001Mask |= 0x2
+	}
+	if z.Author == "" {
+		zb0001Len--
+		zb0001Mask |= 0x4
+	}
+	// variable map header, size zb0001Len
+	o = append(o, 0x80|uint8(zb0001Len))
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		// string "s"
+		o = append(o, 0xa1, 0x73)
+		o = msgp.AppendString(o, z.Schedule)
+		if (zb0001Mask & 0x2) == 0 { // if not omitted
+			// string "p"
+			o = append(o, 0xa1, 0x70)
+			o = msgp.AppendBool(o, z.Promote)
+		}
+		if (zb0001Mask & 0x4) == 0 { // if not omitted
+			// string "u"
+			o = append(o, 0xa1, 0x75)
+			o = msgp.AppendString(o, z.Author)
+		}
+	}
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *EndCanary) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "s":
+			z.Schedule, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Schedule")
+				return
+			}
+		case "p":
+			z.Promote, bts, err = msgp.ReadBoolBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Promote")
+				return
+			}
+		case "u":
+			z.Author, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Author")
+				return
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z EndCanary) Msgsize() (s int) {
+	s = 1 + 2 + msgp.StringPrefixSize + len(z.Schedule) + 2 + msgp.BoolSize + 2 + msgp.StringPrefixSize + len(z.Author)
 	return
 }
 
@@ -2919,15 +3151,111 @@ func (z *Prune) Msgsize() (s int) {
 }
 
 // MarshalMsg implements msgp.Marshaler
-func (z *PutSchedule) MarshalMsg(b []byte) (o []byte, err error) {
+func (z *PutCalendar) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
 	zb0001Len := uint32(2)
 	var zb0001Mask uint8 /* 2 bits */
 	_ = zb0001Mask
+	if z.Delete == false {
+		zb0001Len--
+		zb0001Mask |= 0x2
+	}
+	// variable map header, size zb0001Len
+	o = append(o, 0x80|uint8(zb0001Len))
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		// string "c"
+		o = append(o, 0xa1, 0x63)
+		o, err = z.Calendar.MarshalMsg(o)
+		if err != nil {
+			err = msgp.WrapError(err, "Calendar")
+			return
+		}
+		if (zb0001Mask & 0x2) == 0 { // if not omitted
+			// string "d"
+			o = append(o, 0xa1, 0x64)
+			o = msgp.AppendBool(o, z.Delete)
+		}
+	}
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *PutCalendar) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "c":
+			bts, err = z.Calendar.UnmarshalMsg(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Calendar")
+				return
+			}
+		case "d":
+			z.Delete, bts, err = msgp.ReadBoolBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Delete")
+				return
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *PutCalendar) Msgsize() (s int) {
+	s = 1 + 2 + z.Calendar.Msgsize() + 2 + msgp.BoolSize
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
+func (z *PutSchedule) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// check for omitted fields
+	zb0001Len := uint32(6)
+	var zb0001Mask uint8 /* 6 bits */
+	_ = zb0001Mask
 	if z.Next == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x2
+	}
+	if z.Author == "" {
+		zb0001Len--
+		zb0001Mask |= 0x4
+	}
+	if z.Note == "" {
+		zb0001Len--
+		zb0001Mask |= 0x8
+	}
+	if z.Only == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x10
+	}
+	if z.Canary == nil {
+		zb0001Len--
+		zb0001Mask |= 0x20
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -2945,6 +3273,34 @@ func (z *PutSchedule) MarshalMsg(b []byte) (o []byte, err error) {
 			// string "x"
 			o = append(o, 0xa1, 0x78)
 			o = msgp.AppendInt64(o, z.Next)
+		}
+		if (zb0001Mask & 0x4) == 0 { // if not omitted
+			// string "u"
+			o = append(o, 0xa1, 0x75)
+			o = msgp.AppendString(o, z.Author)
+		}
+		if (zb0001Mask & 0x8) == 0 { // if not omitted
+			// string "n"
+			o = append(o, 0xa1, 0x6e)
+			o = msgp.AppendString(o, z.Note)
+		}
+		if (zb0001Mask & 0x10) == 0 { // if not omitted
+			// string "o"
+			o = append(o, 0xa1, 0x6f)
+			o = msgp.AppendUint64(o, z.Only)
+		}
+		if (zb0001Mask & 0x20) == 0 { // if not omitted
+			// string "c"
+			o = append(o, 0xa1, 0x63)
+			if z.Canary == nil {
+				o = msgp.AppendNil(o)
+			} else {
+				o, err = z.Canary.MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Canary")
+					return
+				}
+			}
 		}
 	}
 	return
@@ -2980,6 +3336,41 @@ func (z *PutSchedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Next")
 				return
 			}
+		case "u":
+			z.Author, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Author")
+				return
+			}
+		case "n":
+			z.Note, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Note")
+				return
+			}
+		case "o":
+			z.Only, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Only")
+				return
+			}
+		case "c":
+			if msgp.IsNil(bts) {
+				bts, err = msgp.ReadNilBytes(bts)
+				if err != nil {
+					return
+				}
+				z.Canary = nil
+			} else {
+				if z.Canary == nil {
+					z.Canary = new(Canary)
+				}
+				bts, err = z.Canary.UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Canary")
+					return
+				}
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -2994,7 +3385,12 @@ func (z *PutSchedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *PutSchedule) Msgsize() (s int) {
-	s = 1 + 2 + z.Schedule.Msgsize() + 2 + msgp.Int64Size
+	s = 1 + 2 + z.Schedule.Msgsize() + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Author) + 2 + msgp.StringPrefixSize + len(z.Note) + 2 + msgp.Uint64Size + 2
+	if z.Canary == nil {
+		s += msgp.NilSize
+	} else {
+		s += z.Canary.Msgsize()
+	}
 	return
 }
 
@@ -3939,8 +4335,8 @@ func (z *StartCommand) Msgsize() (s int) {
 func (z *TickCommand) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(9)
-	var zb0001Mask uint16 /* 9 bits */
+	zb0001Len := uint32(10)
+	var zb0001Mask uint16 /* 10 bits */
 	_ = zb0001Mask
 	if z.Spans == nil {
 		zb0001Len--
@@ -3962,9 +4358,13 @@ func (z *TickCommand) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x80
 	}
-	if z.Next == 0 {
+	if z.Delay == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x100
+	}
+	if z.Next == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x200
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -4024,6 +4424,11 @@ func (z *TickCommand) MarshalMsg(b []byte) (o []byte, err error) {
 			}
 		}
 		if (zb0001Mask & 0x100) == 0 { // if not omitted
+			// string "d"
+			o = append(o, 0xa1, 0x64)
+			o = msgp.AppendInt64(o, z.Delay)
+		}
+		if (zb0001Mask & 0x200) == 0 { // if not omitted
 			// string "x"
 			o = append(o, 0xa1, 0x78)
 			o = msgp.AppendInt64(o, z.Next)
@@ -4124,6 +4529,12 @@ func (z *TickCommand) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Run")
 				return
 			}
+		case "d":
+			z.Delay, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Delay")
+				return
+			}
 		case "x":
 			z.Next, bts, err = msgp.ReadInt64Bytes(bts)
 			if err != nil {
@@ -4152,6 +4563,6 @@ func (z *TickCommand) Msgsize() (s int) {
 	for za0002 := range z.Waits {
 		s += z.Waits[za0002].Msgsize()
 	}
-	s += 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Reason) + 2 + z.Run.Msgsize() + 2 + msgp.Int64Size
+	s += 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Reason) + 2 + z.Run.Msgsize() + 2 + msgp.Int64Size + 2 + msgp.Int64Size
 	return
 }

@@ -112,7 +112,10 @@ func (s *State) take(n *Schedule, from, to int64) {
 }
 
 func (s *State) tell(n *Schedule, t *Tick) {
-	t.Schedule, t.Version, t.Decided = n.Number, n.Version, s.meta.Wall
+	t.Schedule, t.Decided = n.Number, s.meta.Wall
+	if t.Version == 0 {
+		t.Version = n.Version
+	}
 	s.emit(Event{Kind: EventTick, Schedule: n, Tick: t})
 }
 

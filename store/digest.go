@@ -28,6 +28,9 @@ func (s *State) Digest() uint64 {
 	for _, id := range slices.Sorted(maps.Keys(s.deleted)) {
 		d.add(s.deleted[id])
 	}
+	for _, c := range s.Calendars() {
+		d.add(c)
+	}
 	for _, q := range s.Queues() {
 		if q.Limit != 0 || q.Paused { // a queue merely used is no configuration
 			d.add(&q.Queue)

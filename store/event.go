@@ -19,6 +19,7 @@ const (
 	EventSessionEnded            // Session will send no more
 	EventPruned                  // history was dropped
 	EventClusterSet              // what holds for the cluster as a whole changed, or a node came or went
+	EventCalendarSet             // Calendar is new, changed or deleted
 )
 
 // An Event is what applying a command changed. Its records are the immutable
@@ -30,13 +31,14 @@ type Event struct {
 	Schedule *Schedule
 	Tick     *Tick
 	Queue    *Queue
+	Calendar *Calendar
 	Session  uint64
 	Fence    uint64
 }
 
 var eventNames = [...]string{
 	"", "enqueued", "leased", "rescheduled", "finished", "checkpointed", "schedule_set", "schedule_gone",
-	"tick", "queue_set", "session_opened", "session_ended", "pruned", "cluster_set",
+	"tick", "queue_set", "session_opened", "session_ended", "pruned", "cluster_set", "calendar_set",
 }
 
 // String returns the kind's word.

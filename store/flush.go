@@ -1,6 +1,6 @@
 package store
 
-//msgp:ignore Flush ChangedRun TickRow PackedEvents Image
+//msgp:ignore Flush VersionKey ChangedRun TickRow PackedEvents Image
 
 import "slices"
 
@@ -14,15 +14,23 @@ type Flush struct {
 	// and it is live again) has its changes in order.
 	Runs []ChangedRun
 
-	Schedules map[string]*Schedule    // nil: deleted
-	Queues    map[string]*Queue       //
-	Sessions  map[uint64]*Session     // nil: gone
-	Uniques   map[string]*Unique      // nil: free
-	Tasks     []string                // newly known
-	Segments  map[SegmentKey]*Segment // nil: gone
-	Dropped   []SegmentKey            // dropped with all their rows, before this flush adds new ones
-	Ticks     []TickRow               // in the order of deciding
-	Events    []PackedEvents          // one row of the journal per entry
+	Schedules map[string]*Schedule            // nil: deleted
+	Queues    map[string]*Queue               //
+	Sessions  map[uint64]*Session             // nil: gone
+	Uniques   map[string]*Unique              // nil: free
+	Calendars map[string]*Calendar            // nil: deleted
+	Versions  map[VersionKey]*ScheduleVersion // nil: forgotten
+	Tasks     []string                        // newly known
+	Segments  map[SegmentKey]*Segment         // nil: gone
+	Dropped   []SegmentKey                    // dropped with all their rows, before this flush adds new ones
+	Ticks     []TickRow                       // in the order of deciding
+	Events    []PackedEvents                  // one row of the journal per entry
+}
+
+// VersionKey identifies a version of a schedule.
+type VersionKey struct {
+	Number  uint64 // of the schedule
+	Version uint64
 }
 
 // A ChangedRun is the newest version of a run that changed, and what is to become
@@ -154,13 +162,14 @@ func newFlush() *Flush {
 	return &Flush{
 		Schedules: make(map[string]*Schedule), Queues: make(map[string]*Queue),
 		Sessions: make(map[uint64]*Session), Uniques: make(map[string]*Unique),
-		Segments: make(map[SegmentKey]*Segment),
+		Segments: make(map[SegmentKey]*Segment), Calendars: make(map[string]*Calendar),
+		Versions: make(map[VersionKey]*ScheduleVersion),
 	}
 }
 
 func (f *Flush) rows() int {
 	return len(f.Runs) + len(f.Schedules) + len(f.Queues) + len(f.Sessions) + len(f.Uniques) +
-		len(f.Tasks) + len(f.Segments) + len(f.Ticks) + len(f.Events)
+		len(f.Calendars) + len(f.Versions) + len(f.Tasks) + len(f.Segments) + len(f.Ticks) + len(f.Events)
 }
 
 func (f *Flush) empty() bool { return f.rows() == 0 }
@@ -175,6 +184,7 @@ type Image struct {
 	Queues    func(yield func(*Queue) error) error
 	Sessions  func(yield func(*Session) error) error
 	Uniques   func(yield func(*Unique) error) error
+	Calendars func(yield func(*Calendar) error) error
 	Tasks     func(yield func(string) error) error
 	Segments  func(yield func(*Segment) error) error
 }

@@ -54,10 +54,16 @@ func goldenSchedule() *store.Schedule {
 		Trigger: store.Trigger{
 			Kind: store.TriggerCron, Expr: "0 3 * * *", Zone: "Europe/Berlin", Dialect: 1, Version: 2, DST: 3, HashKey: "h",
 			Every: 4, Times: []int64{5, 6}, Jitter: 7, From: 8, Until: 9, Name: "n", Params: []byte("p"),
+			Except: []store.Exclusion{{Days: []int32{1}, Spans: []store.Span{{From: 2, To: 3}}, Expr: "e", Length: 4, ICS: []byte("i"), Calendar: "c"}},
 		},
 		Spec: goldenSpec, Input: []byte("{}"), Meta: []store.Pair{{Key: "a", Value: "b"}},
 		Overlap: store.OverlapAllow, CatchUp: store.CatchUpNone, MaxAge: 3, Paused: true, PausedAt: 4, App: "app", Gen: 5,
 		CreatedAt: 6, ChangedAt: 7, Deleted: 11, Next: 8, Decided: []store.Span{{From: 9, To: 10}}, Live: []store.RunID{id(1)},
+		MaxRuns: 22, Fired: 23, Since: 24, Last: 25,
+		Canary: &store.Canary{
+			Version: 1, Spec: goldenSpec, Input: []byte("n"), Meta: []store.Pair{{Key: "a", Value: "b"}}, Share: 2, Allowed: 3,
+			MaxTook: 4, Need: 5, Ended: 6, Failures: 7,
+		},
 		QueueMax: 12, MaxCount: 13, Pace: 14, Pause: store.Span{From: 15, To: 16}, Backfills: 17,
 		Waiting: []store.Wait{{Kind: store.WaitBackfill, From: 18, To: 19, At: 20, Pace: 21, Run: id(2)}},
 		Loose:   []store.Tick{{Schedule: 1, Version: 2, From: 3, To: 4, Outcome: store.TickMerged, Decided: 5}},
@@ -73,10 +79,12 @@ func goldenRecords() map[string]record {
 		"tick": &store.Tick{
 			Schedule: 1, Version: 2, From: 3, To: 4, Outcome: store.TickMissed, Reason: "late", Run: id(1), Decided: 5, Late: 6, Backfill: true,
 		},
-		"queue":   &store.Queue{Name: "default", Limit: 3, Paused: true},
-		"session": &store.Session{ID: 1, Node: "a", Opened: 2, Seen: 3, Acked: 4, Ended: true, Results: []store.Kept{{Seq: 5, Result: result}}},
-		"segment": &store.Segment{Kind: store.TickSegment, Time: 1, Part: 2, Rows: 3, Bytes: 4, Last: 5},
-		"unique":  &store.Unique{Key: "mail.send\x00k", Holder: id(1), Until: 2},
+		"calendar": &store.Calendar{Name: "c", Version: 1, Except: []store.Exclusion{{Days: []int32{1}}}, Changed: 2},
+		"version":  &store.ScheduleVersion{Number: 1, Version: 2, At: 3, Author: "a", Note: "n", Schedule: goldenSchedule()},
+		"queue":    &store.Queue{Name: "default", Limit: 3, Paused: true},
+		"session":  &store.Session{ID: 1, Node: "a", Opened: 2, Seen: 3, Acked: 4, Ended: true, Results: []store.Kept{{Seq: 5, Result: result}}},
+		"segment":  &store.Segment{Kind: store.TickSegment, Time: 1, Part: 2, Rows: 3, Bytes: 4, Last: 5},
+		"unique":   &store.Unique{Key: "mail.send\x00k", Holder: id(1), Until: 2},
 		"meta": &store.Meta{
 			Format: 1, Level: 1, Index: 2, Term: 3, Elapsed: 4, Wall: 5, Fence: 6, Session: 7, Schedule: 8,
 			Revivals: []store.Revival{{ID: id(1), Index: 9}}, RevivedBefore: 10,
@@ -106,12 +114,14 @@ func goldenBatch() *store.Batch {
 		{Kind: store.KindCancel, Run: run},
 		{Kind: store.KindRetryNow, Run: run},
 		{Kind: store.KindExpire, Expire: &store.Expire{Runs: []store.RunID{id(1)}}},
-		{Kind: store.KindPutSchedule, Schedule: &store.PutSchedule{Schedule: *goldenSchedule(), Next: 1}},
+		{Kind: store.KindPutSchedule, Schedule: &store.PutSchedule{
+			Schedule: *goldenSchedule(), Next: 1, Author: "a", Note: "n", Only: 2, Canary: &store.Canary{Version: 3, Spec: goldenSpec, Share: 4},
+		}},
 		{Kind: store.KindPauseSchedule, Pause: &store.PauseSchedule{ID: "nightly", Paused: true}},
 		{Kind: store.KindDeleteSchedule, Delete: &store.DeleteSchedule{ID: "nightly"}},
 		{Kind: store.KindTick, Tick: &store.TickCommand{
 			Schedule: "nightly", Version: 1, Armed: 2, Spans: []store.DecidedSpan{{From: 3, To: 4, Outcome: store.TickMerged, Reason: "r"}},
-			Waits: []store.Span{{From: 7, To: 8}}, Nominal: 5, Reason: "r", Run: id(1), Next: 6,
+			Waits: []store.Span{{From: 7, To: 8}}, Nominal: 5, Reason: "r", Run: id(1), Delay: 9, Next: 6,
 		}},
 		{Kind: store.KindRearm, Rearm: &store.Rearm{Ticks: []store.RearmTick{{Schedule: "nightly", Version: 1, Armed: 2, Next: 3}}}},
 		{Kind: store.KindPutQueue, Queue: &store.Queue{Name: "default", Limit: 1, Paused: true}},
@@ -125,6 +135,8 @@ func goldenBatch() *store.Batch {
 		}},
 		{Kind: store.KindRunNow, RunNow: &store.RunNow{Schedule: "nightly", Run: id(1)}},
 		{Kind: store.KindBackfill, Backfill: &store.Backfill{Schedule: "nightly", Version: 1, Before: 2, Spans: []store.Span{{From: 3, To: 4}}, Pace: 5}},
+		{Kind: store.KindPutCalendar, Calendar: &store.PutCalendar{Calendar: store.Calendar{Name: "c", Except: []store.Exclusion{{Days: []int32{1}}}}, Delete: true}},
+		{Kind: store.KindCanary, Canary: &store.EndCanary{Schedule: "nightly", Promote: true, Author: "a"}},
 	}
 	return &store.Batch{Level: 1, Wall: epoch, Elapsed: epoch + 1, Commands: bodies}
 }

@@ -22,6 +22,7 @@ type EventRecord struct {
 	Nominal  int64  // tick events: ns on the trigger's clock, of the first tick
 	Session  uint64 // session and lease events
 	Queue    string // queue events
+	Calendar string // calendar events
 }
 
 // journalVersion is the first byte of a packed row.
@@ -55,6 +56,8 @@ func packEvents(wall int64, events []Event) []byte {
 			b = appendText(b, e.Schedule.ID)
 		case e.Queue != nil:
 			b = appendText(b, e.Queue.Name)
+		case e.Calendar != nil:
+			b = appendText(b, e.Calendar.Name)
 		default:
 			b = binary.AppendUvarint(b, e.Session)
 		}
@@ -121,6 +124,8 @@ func (d *unpacker) event(e *EventRecord) {
 		e.Schedule = d.text()
 	case EventQueueSet:
 		e.Queue = d.text()
+	case EventCalendarSet:
+		e.Calendar = d.text()
 	case EventSessionOpened, EventSessionEnded, EventPruned, EventClusterSet:
 		e.Session = d.uvarint()
 	default:

@@ -10,6 +10,7 @@ const (
 	TriggerEvery              // each Every on the elapsed clock
 	TriggerTimes              // the listed instants
 	TriggerCustom             // a Go trigger registered as Name, with Params
+	TriggerDelay              // Every on the elapsed clock after the end of the run before
 )
 
 // A Trigger is the data of a rule that says when. It is stored and replicated,
@@ -31,14 +32,45 @@ type Trigger struct {
 
 	Name   string `msg:"n,omitempty"`
 	Params []byte `msg:"p,omitempty"`
+
+	Except []Exclusion `msg:"x,omitempty"` // no tick within any of them
 }
 
 // TickClock returns the clock on which the trigger's nominal times are counted.
 func (t *Trigger) TickClock() Clock {
-	if t.Kind == TriggerEvery {
+	if t.Kind == TriggerEvery || t.Kind == TriggerDelay {
 		return Elapsed
 	}
 	return Wall
+}
+
+// Uses reports whether the trigger excludes what the named calendar holds.
+func (t *Trigger) Uses(calendar string) bool {
+	for i := range t.Except {
+		if t.Except[i].Calendar == calendar {
+			return true
+		}
+	}
+	return false
+}
+
+// An Exclusion is a set of times in which a trigger has no ticks. One of its
+// fields is set, or Expr and Length.
+type Exclusion struct {
+	Days     []int32 `msg:"d,omitempty"` // whole days in the trigger's zone, counted from 1970-01-01, sorted
+	Spans    []Span  `msg:"s,omitempty"` // ns wall, To not included, sorted
+	Expr     string  `msg:"e,omitempty"` // cron expression in the trigger's zone: a window begins at each of its firings
+	Length   int64   `msg:"l,omitempty"` // of such a window, ns
+	ICS      []byte  `msg:"i,omitempty"` // the events of an iCalendar file
+	Calendar string  `msg:"c,omitempty"` // those of the named calendar
+}
+
+// A Calendar is a named set of times, kept in the cluster for triggers to exclude.
+type Calendar struct {
+	Name    string      `msg:"n"`
+	Version uint64      `msg:"v"`           // grows with every change
+	Except  []Exclusion `msg:"x,omitempty"` // none of them names a calendar
+	Changed int64       `msg:"h"`           // ns wall
 }
 
 // Overlap says what a tick does while an earlier run of its schedule is live.
@@ -80,6 +112,7 @@ type Schedule struct {
 	QueueMax  uint32  `msg:"ql,omitempty"` // OverlapQueue
 	MaxCount  uint32  `msg:"mc,omitempty"` // CatchUpAll: 0 = no bound
 	Pace      int64   `msg:"pc,omitempty"` // ns between starts that are made up
+	MaxRuns   uint64  `msg:"mr,omitempty"` // runs its ticks make in all; 0 = no bound
 	Paused    bool    `msg:"z,omitempty"`
 	PausedAt  int64   `msg:"w,omitempty"` // ns wall
 	App       string  `msg:"y,omitempty"` // the application that declares it
@@ -113,9 +146,49 @@ type Schedule struct {
 	// Their ticks are in Decided.
 	Waiting []Wait `msg:"wt,omitempty"`
 
+	// Fired counts the runs that ticks have made.
+	Fired uint64 `msg:"fd,omitempty"`
+
+	// Since is the version that brought the trigger as it is.
+	Since uint64 `msg:"si,omitempty"`
+
+	// Last is the highest version number given: that of Canary, if there is one.
+	Last   uint64  `msg:"lv,omitempty"`
+	Canary *Canary `msg:"cn,omitempty"`
+
 	// Backfills counts the backfills that were asked for.
 	Backfills uint64 `msg:"bf,omitempty"`
 }
+
+// A Canary is a version on trial: what it runs is run for a share of the ticks, and
+// the schedule's own for the others, until it has proved itself or has failed.
+type Canary struct {
+	Version uint64 `msg:"v"`
+	Spec    *Spec  `msg:"p"`
+	Input   []byte `msg:"n,omitempty"`
+	Meta    []Pair `msg:"m,omitempty"`
+
+	Share    uint32 `msg:"s"`           // of a thousand ticks
+	Allowed  uint32 `msg:"a,omitempty"` // runs that may fail; one more reverts it
+	MaxTook  int64  `msg:"t,omitempty"` // ns; a run that takes longer has failed; 0 = no bound
+	Need     uint32 `msg:"d,omitempty"` // runs after which it takes the schedule's place; 0 = never by itself
+	Ended    uint32 `msg:"e,omitempty"` // runs of it that have ended
+	Failures uint32 `msg:"f,omitempty"`
+}
+
+// A ScheduleVersion is a row of a schedule's past: what a version was, who made it,
+// and when.
+type ScheduleVersion struct {
+	Number   uint64    `msg:"#"` // of the schedule
+	Version  uint64    `msg:"v"`
+	At       int64     `msg:"a"` // ns wall
+	Author   string    `msg:"u,omitempty"`
+	Note     string    `msg:"n,omitempty"`
+	Schedule *Schedule `msg:"s"` // its definition alone
+}
+
+// MaxVersions is how many versions of a schedule are kept.
+const MaxVersions = 50
 
 // WaitKind says why a start waits, and so when its turn comes: a lower one is
 // before a higher one.

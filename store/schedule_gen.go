@@ -7,6 +7,357 @@ import (
 )
 
 // MarshalMsg implements msgp.Marshaler
+func (z *Calendar) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// check for omitted fields
+	zb0001Len := uint32(4)
+	var zb0001Mask uint8 /* 4 bits */
+	_ = zb0001Mask
+	if z.Except == nil {
+		zb0001Len--
+		zb0001Mask |= 0x4
+	}
+	// variable map header, size zb0001Len
+	o = append(o, 0x80|uint8(zb0001Len))
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		// string "n"
+		o = append(o, 0xa1, 0x6e)
+		o = msgp.AppendString(o, z.Name)
+		// string "v"
+		o = append(o, 0xa1, 0x76)
+		o = msgp.AppendUint64(o, z.Version)
+		if (zb0001Mask & 0x4) == 0 { // if not omitted
+			// string "x"
+			o = append(o, 0xa1, 0x78)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.Except)))
+			for za0001 := range z.Except {
+				o, err = z.Except[za0001].MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Except", za0001)
+					return
+				}
+			}
+		}
+		// string "h"
+		o = append(o, 0xa1, 0x68)
+		o = msgp.AppendInt64(o, z.Changed)
+	}
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *Calendar) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "n":
+			z.Name, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Name")
+				return
+			}
+		case "v":
+			z.Version, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Version")
+				return
+			}
+		case "x":
+			var zb0002 uint32
+			zb0002, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Except")
+				return
+			}
+			if cap(z.Except) >= int(zb0002) {
+				z.Except = (z.Except)[:zb0002]
+			} else {
+				z.Except = make([]Exclusion, zb0002)
+			}
+			for za0001 := range z.Except {
+				bts, err = z.Except[za0001].UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Except", za0001)
+					return
+				}
+			}
+		case "h":
+			z.Changed, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Changed")
+				return
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *Calendar) Msgsize() (s int) {
+	s = 1 + 2 + msgp.StringPrefixSize + len(z.Name) + 2 + msgp.Uint64Size + 2 + msgp.ArrayHeaderSize
+	for za0001 := range z.Except {
+		s += z.Except[za0001].Msgsize()
+	}
+	s += 2 + msgp.Int64Size
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
+func (z *Canary) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// check for omitted fields
+	zb0001Len := uint32(10)
+	var zb0001Mask uint16 /* 10 bits */
+	_ = zb0001Mask
+	if z.Input == nil {
+		zb0001Len--
+		zb0001Mask |= 0x4
+	}
+	if z.Meta == nil {
+		zb0001Len--
+		zb0001Mask |= 0x8
+	}
+	if z.Allowed == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x20
+	}
+	if z.MaxTook == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x40
+	}
+	if z.Need == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x80
+	}
+	if z.Ended == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x100
+	}
+	if z.Failures == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x200
+	}
+	// variable map header, size zb0001Len
+	o = append(o, 0x80|uint8(zb0001Len))
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		// string "v"
+		o = append(o, 0xa1, 0x76)
+		o = msgp.AppendUint64(o, z.Version)
+		// string "p"
+		o = append(o, 0xa1, 0x70)
+		if z.Spec == nil {
+			o = msgp.AppendNil(o)
+		} else {
+			o, err = z.Spec.MarshalMsg(o)
+			if err != nil {
+				err = msgp.WrapError(err, "Spec")
+				return
+			}
+		}
+		if (zb0001Mask & 0x4) == 0 { // if not omitted
+			// string "n"
+			o = append(o, 0xa1, 0x6e)
+			o = msgp.AppendBytes(o, z.Input)
+		}
+		if (zb0001Mask & 0x8) == 0 { // if not omitted
+			// string "m"
+			o = append(o, 0xa1, 0x6d)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.Meta)))
+			for za0001 := range z.Meta {
+				o, err = z.Meta[za0001].MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Meta", za0001)
+					return
+				}
+			}
+		}
+		// string "s"
+		o = append(o, 0xa1, 0x73)
+		o = msgp.AppendUint32(o, z.Share)
+		if (zb0001Mask & 0x20) == 0 { // if not omitted
+			// string "a"
+			o = append(o, 0xa1, 0x61)
+			o = msgp.AppendUint32(o, z.Allowed)
+		}
+		if (zb0001Mask & 0x40) == 0 { // if not omitted
+			// string "t"
+			o = append(o, 0xa1, 0x74)
+			o = msgp.AppendInt64(o, z.MaxTook)
+		}
+		if (zb0001Mask & 0x80) == 0 { // if not omitted
+			// string "d"
+			o = append(o, 0xa1, 0x64)
+			o = msgp.AppendUint32(o, z.Need)
+		}
+		if (zb0001Mask & 0x100) == 0 { // if not omitted
+			// string "e"
+			o = append(o, 0xa1, 0x65)
+			o = msgp.AppendUint32(o, z.Ended)
+		}
+		if (zb0001Mask & 0x200) == 0 { // if not omitted
+			// string "f"
+			o = append(o, 0xa1, 0x66)
+			o = msgp.AppendUint32(o, z.Failures)
+		}
+	}
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *Canary) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "v":
+			z.Version, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Version")
+				return
+			}
+		case "p":
+			if msgp.IsNil(bts) {
+				bts, err = msgp.ReadNilBytes(bts)
+				if err != nil {
+					return
+				}
+				z.Spec = nil
+			} else {
+				if z.Spec == nil {
+					z.Spec = new(Spec)
+				}
+				bts, err = z.Spec.UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Spec")
+					return
+				}
+			}
+		case "n":
+			z.Input, bts, err = msgp.ReadBytesBytes(bts, z.Input)
+			if err != nil {
+				err = msgp.WrapError(err, "Input")
+				return
+			}
+		case "m":
+			var zb0002 uint32
+			zb0002, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Meta")
+				return
+			}
+			if cap(z.Meta) >= int(zb0002) {
+				z.Meta = (z.Meta)[:zb0002]
+			} else {
+				z.Meta = make([]Pair, zb0002)
+			}
+			for za0001 := range z.Meta {
+				bts, err = z.Meta[za0001].UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Meta", za0001)
+					return
+				}
+			}
+		case "s":
+			z.Share, bts, err = msgp.ReadUint32Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Share")
+				return
+			}
+		case "a":
+			z.Allowed, bts, err = msgp.ReadUint32Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Allowed")
+				return
+			}
+		case "t":
+			z.MaxTook, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "MaxTook")
+				return
+			}
+		case "d":
+			z.Need, bts, err = msgp.ReadUint32Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Need")
+				return
+			}
+		case "e":
+			z.Ended, bts, err = msgp.ReadUint32Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Ended")
+				return
+			}
+		case "f":
+			z.Failures, bts, err = msgp.ReadUint32Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Failures")
+				return
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *Canary) Msgsize() (s int) {
+	s = 1 + 2 + msgp.Uint64Size + 2
+	if z.Spec == nil {
+		s += msgp.NilSize
+	} else {
+		s += z.Spec.Msgsize()
+	}
+	s += 2 + msgp.BytesPrefixSize + len(z.Input) + 2 + msgp.ArrayHeaderSize
+	for za0001 := range z.Meta {
+		s += z.Meta[za0001].Msgsize()
+	}
+	s += 2 + msgp.Uint32Size + 2 + msgp.Uint32Size + 2 + msgp.Int64Size + 2 + msgp.Uint32Size + 2 + msgp.Uint32Size + 2 + msgp.Uint32Size
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
 func (z CatchUp) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	o = msgp.AppendUint8(o, uint8(z))
@@ -31,6 +382,215 @@ func (z *CatchUp) UnmarshalMsg(bts []byte) (o []byte, err error) {
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z CatchUp) Msgsize() (s int) {
 	s = msgp.Uint8Size
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
+func (z *Exclusion) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// check for omitted fields
+	zb0001Len := uint32(6)
+	var zb0001Mask uint8 /* 6 bits */
+	_ = zb0001Mask
+	if z.Days == nil {
+		zb0001Len--
+		zb0001Mask |= 0x1
+	}
+	if z.Spans == nil {
+		zb0001Len--
+		zb0001Mask |= 0x2
+	}
+	if z.Expr == "" {
+		zb0001Len--
+		zb0001Mask |= 0x4
+	}
+	if z.Length == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x8
+	}
+	if z.ICS == nil {
+		zb0001Len--
+		zb0001Mask |= 0x10
+	}
+	if z.Calendar == "" {
+		zb0001Len--
+		zb0001Mask |= 0x20
+	}
+	// variable map header, size zb0001Len
+	o = append(o, 0x80|uint8(zb0001Len))
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		if (zb0001Mask & 0x1) == 0 { // if not omitted
+			// string "d"
+			o = append(o, 0xa1, 0x64)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.Days)))
+			for za0001 := range z.Days {
+				o = msgp.AppendInt32(o, z.Days[za0001])
+			}
+		}
+		if (zb0001Mask & 0x2) == 0 { // if not omitted
+			// string "s"
+			o = append(o, 0xa1, 0x73)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.Spans)))
+			for za0002 := range z.Spans {
+				// map header, size 2
+				// string "f"
+				o = append(o, 0x82, 0xa1, 0x66)
+				o = msgp.AppendInt64(o, z.Spans[za0002].From)
+				// string "t"
+				o = append(o, 0xa1, 0x74)
+				o = msgp.AppendInt64(o, z.Spans[za0002].To)
+			}
+		}
+		if (zb0001Mask & 0x4) == 0 { // if not omitted
+			// string "e"
+			o = append(o, 0xa1, 0x65)
+			o = msgp.AppendString(o, z.Expr)
+		}
+		if (zb0001Mask & 0x8) == 0 { // if not omitted
+			// string "l"
+			o = append(o, 0xa1, 0x6c)
+			o = msgp.AppendInt64(o, z.Length)
+		}
+		if (zb0001Mask & 0x10) == 0 { // if not omitted
+			// string "i"
+			o = append(o, 0xa1, 0x69)
+			o = msgp.AppendBytes(o, z.ICS)
+		}
+		if (zb0001Mask & 0x20) == 0 { // if not omitted
+			// string "c"
+			o = append(o, 0xa1, 0x63)
+			o = msgp.AppendString(o, z.Calendar)
+		}
+	}
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *Exclusion) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "d":
+			var zb0002 uint32
+			zb0002, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Days")
+				return
+			}
+			if cap(z.Days) >= int(zb0002) {
+				z.Days = (z.Days)[:zb0002]
+			} else {
+				z.Days = make([]int32, zb0002)
+			}
+			for za0001 := range z.Days {
+				z.Days[za0001], bts, err = msgp.ReadInt32Bytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Days", za0001)
+					return
+				}
+			}
+		case "s":
+			var zb0003 uint32
+			zb0003, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Spans")
+				return
+			}
+			if cap(z.Spans) >= int(zb0003) {
+				z.Spans = (z.Spans)[:zb0003]
+			} else {
+				z.Spans = make([]Span, zb0003)
+			}
+			for za0002 := range z.Spans {
+				var zb0004 uint32
+				zb0004, bts, err = msgp.ReadMapHeaderBytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Spans", za0002)
+					return
+				}
+				for zb0004 > 0 {
+					zb0004--
+					field, bts, err = msgp.ReadMapKeyZC(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Spans", za0002)
+						return
+					}
+					switch msgp.UnsafeString(field) {
+					case "f":
+						z.Spans[za0002].From, bts, err = msgp.ReadInt64Bytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Spans", za0002, "From")
+							return
+						}
+					case "t":
+						z.Spans[za0002].To, bts, err = msgp.ReadInt64Bytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Spans", za0002, "To")
+							return
+						}
+					default:
+						bts, err = msgp.Skip(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Spans", za0002)
+							return
+						}
+					}
+				}
+			}
+		case "e":
+			z.Expr, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Expr")
+				return
+			}
+		case "l":
+			z.Length, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Length")
+				return
+			}
+		case "i":
+			z.ICS, bts, err = msgp.ReadBytesBytes(bts, z.ICS)
+			if err != nil {
+				err = msgp.WrapError(err, "ICS")
+				return
+			}
+		case "c":
+			z.Calendar, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Calendar")
+				return
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *Exclusion) Msgsize() (s int) {
+	s = 1 + 2 + msgp.ArrayHeaderSize + (len(z.Days) * (msgp.Int32Size)) + 2 + msgp.ArrayHeaderSize + (len(z.Spans) * (5 + msgp.Int64Size + msgp.Int64Size)) + 2 + msgp.StringPrefixSize + len(z.Expr) + 2 + msgp.Int64Size + 2 + msgp.BytesPrefixSize + len(z.ICS) + 2 + msgp.StringPrefixSize + len(z.Calendar)
 	return
 }
 
@@ -222,8 +782,8 @@ func (z Queue) Msgsize() (s int) {
 func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(27)
-	var zb0001Mask uint32 /* 27 bits */
+	zb0001Len := uint32(32)
+	var zb0001Mask uint32 /* 32 bits */
 	_ = zb0001Mask
 	if z.Input == nil {
 		zb0001Len--
@@ -257,53 +817,73 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x1000
 	}
-	if z.Paused == false {
+	if z.MaxRuns == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x2000
 	}
-	if z.PausedAt == 0 {
+	if z.Paused == false {
 		zb0001Len--
 		zb0001Mask |= 0x4000
 	}
-	if z.App == "" {
+	if z.PausedAt == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x8000
 	}
-	if z.Gen == 0 {
+	if z.App == "" {
 		zb0001Len--
 		zb0001Mask |= 0x10000
 	}
-	if z.Deleted == 0 {
+	if z.Gen == 0 {
 		zb0001Len--
-		zb0001Mask |= 0x80000
+		zb0001Mask |= 0x20000
 	}
-	if z.Next == 0 {
+	if z.Deleted == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x100000
 	}
-	if z.Decided == nil {
+	if z.Next == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x200000
 	}
-	if z.Loose == nil {
+	if z.Decided == nil {
 		zb0001Len--
 		zb0001Mask |= 0x400000
 	}
-	if z.Pause.IsZero() {
+	if z.Loose == nil {
 		zb0001Len--
 		zb0001Mask |= 0x800000
 	}
-	if z.Live == nil {
+	if z.Pause.IsZero() {
 		zb0001Len--
 		zb0001Mask |= 0x1000000
 	}
-	if z.Waiting == nil {
+	if z.Live == nil {
 		zb0001Len--
 		zb0001Mask |= 0x2000000
 	}
-	if z.Backfills == 0 {
+	if z.Waiting == nil {
 		zb0001Len--
 		zb0001Mask |= 0x4000000
+	}
+	if z.Fired == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x8000000
+	}
+	if z.Since == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x10000000
+	}
+	if z.Last == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x20000000
+	}
+	if z.Canary == nil {
+		zb0001Len--
+		zb0001Mask |= 0x40000000
+	}
+	if z.Backfills == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x80000000
 	}
 	// variable map header, size zb0001Len
 	o = msgp.AppendMapHeader(o, zb0001Len)
@@ -385,21 +965,26 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 			o = msgp.AppendInt64(o, z.Pace)
 		}
 		if (zb0001Mask & 0x2000) == 0 { // if not omitted
+			// string "mr"
+			o = append(o, 0xa2, 0x6d, 0x72)
+			o = msgp.AppendUint64(o, z.MaxRuns)
+		}
+		if (zb0001Mask & 0x4000) == 0 { // if not omitted
 			// string "z"
 			o = append(o, 0xa1, 0x7a)
 			o = msgp.AppendBool(o, z.Paused)
 		}
-		if (zb0001Mask & 0x4000) == 0 { // if not omitted
+		if (zb0001Mask & 0x8000) == 0 { // if not omitted
 			// string "w"
 			o = append(o, 0xa1, 0x77)
 			o = msgp.AppendInt64(o, z.PausedAt)
 		}
-		if (zb0001Mask & 0x8000) == 0 { // if not omitted
+		if (zb0001Mask & 0x10000) == 0 { // if not omitted
 			// string "y"
 			o = append(o, 0xa1, 0x79)
 			o = msgp.AppendString(o, z.App)
 		}
-		if (zb0001Mask & 0x10000) == 0 { // if not omitted
+		if (zb0001Mask & 0x20000) == 0 { // if not omitted
 			// string "g"
 			o = append(o, 0xa1, 0x67)
 			o = msgp.AppendUint64(o, z.Gen)
@@ -410,17 +995,17 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 		// string "h"
 		o = append(o, 0xa1, 0x68)
 		o = msgp.AppendInt64(o, z.ChangedAt)
-		if (zb0001Mask & 0x80000) == 0 { // if not omitted
+		if (zb0001Mask & 0x100000) == 0 { // if not omitted
 			// string "e"
 			o = append(o, 0xa1, 0x65)
 			o = msgp.AppendInt64(o, z.Deleted)
 		}
-		if (zb0001Mask & 0x100000) == 0 { // if not omitted
+		if (zb0001Mask & 0x200000) == 0 { // if not omitted
 			// string "x"
 			o = append(o, 0xa1, 0x78)
 			o = msgp.AppendInt64(o, z.Next)
 		}
-		if (zb0001Mask & 0x200000) == 0 { // if not omitted
+		if (zb0001Mask & 0x400000) == 0 { // if not omitted
 			// string "s"
 			o = append(o, 0xa1, 0x73)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Decided)))
@@ -434,7 +1019,7 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				o = msgp.AppendInt64(o, z.Decided[za0002].To)
 			}
 		}
-		if (zb0001Mask & 0x400000) == 0 { // if not omitted
+		if (zb0001Mask & 0x800000) == 0 { // if not omitted
 			// string "q"
 			o = append(o, 0xa1, 0x71)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Loose)))
@@ -446,7 +1031,7 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x800000) == 0 { // if not omitted
+		if (zb0001Mask & 0x1000000) == 0 { // if not omitted
 			// string "ps"
 			o = append(o, 0xa2, 0x70, 0x73)
 			// map header, size 2
@@ -457,7 +1042,7 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 			o = append(o, 0xa1, 0x74)
 			o = msgp.AppendInt64(o, z.Pause.To)
 		}
-		if (zb0001Mask & 0x1000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x2000000) == 0 { // if not omitted
 			// string "l"
 			o = append(o, 0xa1, 0x6c)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Live)))
@@ -469,7 +1054,7 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x2000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x4000000) == 0 { // if not omitted
 			// string "wt"
 			o = append(o, 0xa2, 0x77, 0x74)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Waiting)))
@@ -481,7 +1066,35 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x4000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x8000000) == 0 { // if not omitted
+			// string "fd"
+			o = append(o, 0xa2, 0x66, 0x64)
+			o = msgp.AppendUint64(o, z.Fired)
+		}
+		if (zb0001Mask & 0x10000000) == 0 { // if not omitted
+			// string "si"
+			o = append(o, 0xa2, 0x73, 0x69)
+			o = msgp.AppendUint64(o, z.Since)
+		}
+		if (zb0001Mask & 0x20000000) == 0 { // if not omitted
+			// string "lv"
+			o = append(o, 0xa2, 0x6c, 0x76)
+			o = msgp.AppendUint64(o, z.Last)
+		}
+		if (zb0001Mask & 0x40000000) == 0 { // if not omitted
+			// string "cn"
+			o = append(o, 0xa2, 0x63, 0x6e)
+			if z.Canary == nil {
+				o = msgp.AppendNil(o)
+			} else {
+				o, err = z.Canary.MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Canary")
+					return
+				}
+			}
+		}
+		if (zb0001Mask & 0x80000000) == 0 { // if not omitted
 			// string "bf"
 			o = append(o, 0xa2, 0x62, 0x66)
 			o = msgp.AppendUint64(o, z.Backfills)
@@ -616,6 +1229,12 @@ func (z *Schedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 			z.Pace, bts, err = msgp.ReadInt64Bytes(bts)
 			if err != nil {
 				err = msgp.WrapError(err, "Pace")
+				return
+			}
+		case "mr":
+			z.MaxRuns, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "MaxRuns")
 				return
 			}
 		case "z":
@@ -806,6 +1425,41 @@ func (z *Schedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					return
 				}
 			}
+		case "fd":
+			z.Fired, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Fired")
+				return
+			}
+		case "si":
+			z.Since, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Since")
+				return
+			}
+		case "lv":
+			z.Last, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Last")
+				return
+			}
+		case "cn":
+			if msgp.IsNil(bts) {
+				bts, err = msgp.ReadNilBytes(bts)
+				if err != nil {
+					return
+				}
+				z.Canary = nil
+			} else {
+				if z.Canary == nil {
+					z.Canary = new(Canary)
+				}
+				bts, err = z.Canary.UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Canary")
+					return
+				}
+			}
 		case "bf":
 			z.Backfills, bts, err = msgp.ReadUint64Bytes(bts)
 			if err != nil {
@@ -836,7 +1490,7 @@ func (z *Schedule) Msgsize() (s int) {
 	for za0001 := range z.Meta {
 		s += z.Meta[za0001].Msgsize()
 	}
-	s += 2 + msgp.Uint8Size + 2 + msgp.Uint8Size + 2 + msgp.Int64Size + 3 + msgp.Uint32Size + 3 + msgp.Uint32Size + 3 + msgp.Int64Size + 2 + msgp.BoolSize + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.App) + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.ArrayHeaderSize + (len(z.Decided) * (5 + msgp.Int64Size + msgp.Int64Size)) + 2 + msgp.ArrayHeaderSize
+	s += 2 + msgp.Uint8Size + 2 + msgp.Uint8Size + 2 + msgp.Int64Size + 3 + msgp.Uint32Size + 3 + msgp.Uint32Size + 3 + msgp.Int64Size + 3 + msgp.Uint64Size + 2 + msgp.BoolSize + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.App) + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.ArrayHeaderSize + (len(z.Decided) * (5 + msgp.Int64Size + msgp.Int64Size)) + 2 + msgp.ArrayHeaderSize
 	for za0003 := range z.Loose {
 		s += z.Loose[za0003].Msgsize()
 	}
@@ -848,7 +1502,155 @@ func (z *Schedule) Msgsize() (s int) {
 	for za0005 := range z.Waiting {
 		s += z.Waiting[za0005].Msgsize()
 	}
+	s += 3 + msgp.Uint64Size + 3 + msgp.Uint64Size + 3 + msgp.Uint64Size + 3
+	if z.Canary == nil {
+		s += msgp.NilSize
+	} else {
+		s += z.Canary.Msgsize()
+	}
 	s += 3 + msgp.Uint64Size
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
+func (z *ScheduleVersion) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// check for omitted fields
+	zb0001Len := uint32(6)
+	var zb0001Mask uint8 /* 6 bits */
+	_ = zb0001Mask
+	if z.Author == "" {
+		zb0001Len--
+		zb0001Mask |= 0x8
+	}
+	if z.Note == "" {
+		zb0001Len--
+		zb0001Mask |= 0x10
+	}
+	// variable map header, size zb0001Len
+	o = append(o, 0x80|uint8(zb0001Len))
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		// string "#"
+		o = append(o, 0xa1, 0x23)
+		o = msgp.AppendUint64(o, z.Number)
+		// string "v"
+		o = append(o, 0xa1, 0x76)
+		o = msgp.AppendUint64(o, z.Version)
+		// string "a"
+		o = append(o, 0xa1, 0x61)
+		o = msgp.AppendInt64(o, z.At)
+		if (zb0001Mask & 0x8) == 0 { // if not omitted
+			// string "u"
+			o = append(o, 0xa1, 0x75)
+			o = msgp.AppendString(o, z.Author)
+		}
+		if (zb0001Mask & 0x10) == 0 { // if not omitted
+			// string "n"
+			o = append(o, 0xa1, 0x6e)
+			o = msgp.AppendString(o, z.Note)
+		}
+		// string "s"
+		o = append(o, 0xa1, 0x73)
+		if z.Schedule == nil {
+			o = msgp.AppendNil(o)
+		} else {
+			o, err = z.Schedule.MarshalMsg(o)
+			if err != nil {
+				err = msgp.WrapError(err, "Schedule")
+				return
+			}
+		}
+	}
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *ScheduleVersion) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "#":
+			z.Number, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Number")
+				return
+			}
+		case "v":
+			z.Version, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Version")
+				return
+			}
+		case "a":
+			z.At, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "At")
+				return
+			}
+		case "u":
+			z.Author, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Author")
+				return
+			}
+		case "n":
+			z.Note, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Note")
+				return
+			}
+		case "s":
+			if msgp.IsNil(bts) {
+				bts, err = msgp.ReadNilBytes(bts)
+				if err != nil {
+					return
+				}
+				z.Schedule = nil
+			} else {
+				if z.Schedule == nil {
+					z.Schedule = new(Schedule)
+				}
+				bts, err = z.Schedule.UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Schedule")
+					return
+				}
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *ScheduleVersion) Msgsize() (s int) {
+	s = 1 + 2 + msgp.Uint64Size + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Author) + 2 + msgp.StringPrefixSize + len(z.Note) + 2
+	if z.Schedule == nil {
+		s += msgp.NilSize
+	} else {
+		s += z.Schedule.Msgsize()
+	}
 	return
 }
 
@@ -1507,8 +2309,8 @@ func (z TickOutcome) Msgsize() (s int) {
 func (z *Trigger) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(14)
-	var zb0001Mask uint16 /* 14 bits */
+	zb0001Len := uint32(15)
+	var zb0001Mask uint16 /* 15 bits */
 	_ = zb0001Mask
 	if z.Expr == "" {
 		zb0001Len--
@@ -1561,6 +2363,10 @@ func (z *Trigger) MarshalMsg(b []byte) (o []byte, err error) {
 	if z.Params == nil {
 		zb0001Len--
 		zb0001Mask |= 0x2000
+	}
+	if z.Except == nil {
+		zb0001Len--
+		zb0001Mask |= 0x4000
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -1637,6 +2443,18 @@ func (z *Trigger) MarshalMsg(b []byte) (o []byte, err error) {
 			// string "p"
 			o = append(o, 0xa1, 0x70)
 			o = msgp.AppendBytes(o, z.Params)
+		}
+		if (zb0001Mask & 0x4000) == 0 { // if not omitted
+			// string "x"
+			o = append(o, 0xa1, 0x78)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.Except)))
+			for za0002 := range z.Except {
+				o, err = z.Except[za0002].MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Except", za0002)
+					return
+				}
+			}
 		}
 	}
 	return
@@ -1761,6 +2579,25 @@ func (z *Trigger) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Params")
 				return
 			}
+		case "x":
+			var zb0004 uint32
+			zb0004, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Except")
+				return
+			}
+			if cap(z.Except) >= int(zb0004) {
+				z.Except = (z.Except)[:zb0004]
+			} else {
+				z.Except = make([]Exclusion, zb0004)
+			}
+			for za0002 := range z.Except {
+				bts, err = z.Except[za0002].UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Except", za0002)
+					return
+				}
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -1775,7 +2612,10 @@ func (z *Trigger) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *Trigger) Msgsize() (s int) {
-	s = 1 + 2 + msgp.Uint8Size + 2 + msgp.StringPrefixSize + len(z.Expr) + 2 + msgp.StringPrefixSize + len(z.Zone) + 2 + msgp.Uint32Size + 2 + msgp.Uint32Size + 2 + msgp.Uint8Size + 2 + msgp.StringPrefixSize + len(z.HashKey) + 2 + msgp.Int64Size + 2 + msgp.ArrayHeaderSize + (len(z.Times) * (msgp.Int64Size)) + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Name) + 2 + msgp.BytesPrefixSize + len(z.Params)
+	s = 1 + 2 + msgp.Uint8Size + 2 + msgp.StringPrefixSize + len(z.Expr) + 2 + msgp.StringPrefixSize + len(z.Zone) + 2 + msgp.Uint32Size + 2 + msgp.Uint32Size + 2 + msgp.Uint8Size + 2 + msgp.StringPrefixSize + len(z.HashKey) + 2 + msgp.Int64Size + 2 + msgp.ArrayHeaderSize + (len(z.Times) * (msgp.Int64Size)) + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Name) + 2 + msgp.BytesPrefixSize + len(z.Params) + 2 + msgp.ArrayHeaderSize
+	for za0002 := range z.Except {
+		s += z.Except[za0002].Msgsize()
+	}
 	return
 }
 

@@ -20,6 +20,7 @@ type State struct {
 	runs      map[RunID]*Run
 	schedules map[string]*Schedule
 	deleted   map[string]*Schedule // what is left of them, by ID
+	calendars map[string]*Calendar
 	queues    map[string]*queueState
 	sessions  map[uint64]*session
 	uniques   map[string]*Unique
@@ -66,6 +67,7 @@ func NewState() *State {
 		runs:      make(map[RunID]*Run),
 		schedules: make(map[string]*Schedule),
 		deleted:   make(map[string]*Schedule),
+		calendars: make(map[string]*Calendar),
 		queues:    make(map[string]*queueState),
 		sessions:  make(map[uint64]*session),
 		uniques:   make(map[string]*Unique),
@@ -103,11 +105,15 @@ func (s *State) Load(img *Image) error {
 				return nil
 			}
 			sc.Spec = s.specs.share(sc.Spec)
+			if sc.Canary != nil {
+				sc.Canary.Spec = s.specs.share(sc.Canary.Spec)
+			}
 			s.schedules[sc.ID] = sc
 			return nil
 		}),
 		img.Sessions(func(rec *Session) error { s.sessions[rec.ID] = newSession(rec); return nil }),
 		img.Uniques(func(u *Unique) error { s.uniques[u.Key] = u; s.holdOn(u); return nil }),
+		img.Calendars(func(c *Calendar) error { s.calendars[c.Name] = c; return nil }),
 		img.Tasks(func(name string) error { s.tasks[name] = struct{}{}; return nil }),
 		img.Segments(func(seg *Segment) error {
 			s.segments[seg.Key()] = seg
@@ -244,6 +250,31 @@ func (s *State) DeletedSchedules() []*Schedule {
 	return slices.SortedFunc(maps.Values(s.deleted), func(a, b *Schedule) int {
 		return cmp.Or(cmp.Compare(a.Deleted, b.Deleted), cmp.Compare(a.ID, b.ID))
 	})
+}
+
+// Calendar returns a named calendar, or nil.
+func (s *State) Calendar(name string) *Calendar { return s.calendars[name] }
+
+// Calendars returns the named calendars, by name.
+func (s *State) Calendars() []*Calendar {
+	return slices.SortedFunc(maps.Values(s.calendars), func(a, b *Calendar) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// UnflushedVersions yields the changes of versions that are not yet known to be
+// durable, those of one version in their order; a nil version is forgotten.
+func (s *State) UnflushedVersions() iter.Seq2[VersionKey, *ScheduleVersion] {
+	return func(yield func(VersionKey, *ScheduleVersion) bool) {
+		for _, f := range []*Flush{s.taken, s.dirty} {
+			if f == nil {
+				continue
+			}
+			for key, v := range f.Versions {
+				if !yield(key, v) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Schedules yields the schedules in no order.

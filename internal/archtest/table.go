@@ -37,7 +37,7 @@ var Escapement = Table{
 		// The root wires the rooms together.
 		{Path: ".", May: []string{
 			"cluster", "worker", "internal/dispatch", "engine", "engine/cron", "dag", "store", "store/boltstore",
-			"store/memstore", "internal/precise", "internal/telemetry",
+			"store/memstore", "internal/precise", "internal/telemetry", "internal/trigger",
 		}},
 
 		// Pure cores.
@@ -56,6 +56,9 @@ var Escapement = Table{
 		{Path: "worker", May: []string{"store", "internal/precise", "internal/telemetry"}},
 		{Path: "internal/dispatch", May: []string{"store", "engine", "internal/precise", "internal/telemetry"}},
 		{Path: "internal/session", May: []string{"store", "worker", "internal/dispatch"}},
+
+		// What a trigger's data means. It says when, and so knows what says it of cron expressions.
+		{Path: "internal/trigger", May: []string{"store", "engine/cron"}},
 
 		// Small tools that the rooms share.
 		{Path: "internal/boltfile"},
@@ -96,6 +99,8 @@ var Escapement = Table{
 		{"github.com/hashicorp/raft", []string{"cluster", "cluster/seglog", "internal/sim"}, "Raft is known to cluster alone; a simulated disk keeps its log"},
 		{"github.com/hashicorp/yamux", []string{"cluster"}, "the node's port is known to cluster alone"},
 		{"go.etcd.io/bbolt", []string{"store/boltstore", "cluster"}, "bbolt is known to store/boltstore and to cluster's log store"},
+		{"github.com/emersion/go-ical", []string{"internal/trigger"}, "calendars are known to internal/trigger alone"},
+		{"github.com/teambition/rrule-go", []string{"internal/trigger"}, "calendars are known to internal/trigger alone"},
 		{"google.golang.org/grpc", []string{"worker/remote/...", "examples/..."}, "gRPC is known to worker/remote alone"},
 		{"google.golang.org/protobuf", []string{"worker/remote/..."}, "gRPC is known to worker/remote alone"},
 		{"github.com/openai/openai-go", []string{"ai"}, "OpenAI is known to ai alone"},

@@ -81,6 +81,8 @@ func (d *Dispatcher) configured(st *store.State, e *store.Event) {
 		d.unwait(e.Schedule.Number)
 		delete(d.rules, e.Schedule.Number)
 		delete(d.ids, e.Schedule.Number)
+	case store.EventCalendarSet:
+		d.calendarSet(st, e.Calendar.Name)
 	case store.EventQueueSet:
 		q := d.queue(e.Queue.Name)
 		q.limit, q.paused = e.Queue.Limit, e.Queue.Paused

@@ -59,7 +59,7 @@ type Config struct {
 	// Now returns the leader's clocks as a batch would be stamped with now, ns.
 	Now func() (wall, elapsed int64)
 	// Compile gives meaning to a schedule's trigger.
-	Compile func(*store.Schedule) (Rule, error)
+	Compile func(*store.State, *store.Schedule) (Rule, error)
 	// Random returns 64 uniform random bits; safe for concurrent use.
 	Random func() uint64
 
@@ -92,6 +92,7 @@ type Dispatcher struct {
 	armed   map[uint64]int64        // schedule number → armed tick with a timer
 	ids     map[uint64]string       // schedule number → ID
 	rules   map[uint64]compiled     // by schedule number
+	recount []uint64                // numbers of schedules whose next tick is to be found anew: a calendar was changed
 	waits   map[uint64]int64        // schedule number → ns elapsed at which the first of its waiting starts is looked at
 
 	lanes    map[laneKey]*lane // those that are not empty
@@ -163,7 +164,7 @@ func New(cfg Config) *Dispatcher {
 // reset forgets everything but the workers.
 func (d *Dispatcher) reset() {
 	d.timers = [2]*engine.Wheel[timer]{}
-	d.stale, d.held, d.rearm, d.orphans = 0, nil, nil, nil
+	d.stale, d.held, d.rearm, d.recount, d.orphans = 0, nil, nil, nil, nil
 	d.armed = make(map[uint64]int64)
 	d.ids = make(map[uint64]string)
 	d.rules = make(map[uint64]compiled)

@@ -19,7 +19,9 @@ func (e interval) Last(armed, at int64) int64 { return armed + (at-armed)/int64(
 // later ones have gone by, leaves the ticks of an interval where they are.
 func TestDispatcher_Tick_of_an_interval_keeps_its_place_over_a_pause(t *testing.T) {
 	w := newWorld(t, 1, func(c *dispatch.Config) {
-		c.Compile = func(sc *store.Schedule) (dispatch.Rule, error) { return interval(sc.Trigger.Every), nil }
+		c.Compile = func(_ *store.State, sc *store.Schedule) (dispatch.Rule, error) {
+			return interval(sc.Trigger.Every), nil
+		}
 	})
 	w.put("s", time.Minute)
 	pause := func(paused bool) {

@@ -27,6 +27,9 @@ func (d *Dispatcher) Prepare(b *store.Batch, st *store.State) {
 		if c := b.Commands[i].Complete; c != nil {
 			d.settle(c, st)
 		}
+		if c := b.Commands[i].Schedule; c != nil {
+			d.stamp(b, st, c)
+		}
 	}
 	p := newPreparation(d, b, st)
 	for session := range d.back {

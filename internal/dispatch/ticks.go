@@ -1,9 +1,12 @@
 package dispatch
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/escapement-go/scheduler/store"
 )
@@ -38,10 +41,10 @@ func (d *Dispatcher) disarm(number uint64) {
 }
 
 // rule returns the compiled trigger of a schedule.
-func (d *Dispatcher) rule(sc *store.Schedule) (Rule, error) {
+func (d *Dispatcher) rule(st *store.State, sc *store.Schedule) (Rule, error) {
 	c, ok := d.rules[sc.Number]
 	if !ok || c.version != sc.Version {
-		rule, err := d.cfg.Compile(sc)
+		rule, err := d.cfg.Compile(st, sc)
 		c = compiled{sc.Version, rule, err}
 		d.rules[sc.Number] = c
 		if err != nil {
@@ -90,7 +93,7 @@ func (p *preparation) tickHeld() {
 // decide adds the command that decides the armed tick of sc and all after it up
 // to now.
 func (p *preparation) decide(sc *store.Schedule) {
-	rule, err := p.d.rule(sc)
+	rule, err := p.d.rule(p.st, sc)
 	if err != nil {
 		return
 	}
@@ -107,7 +110,7 @@ func (p *preparation) decide(sc *store.Schedule) {
 	t := p.verdict(rule, sc)
 	p.add(store.Command{Kind: store.KindTick, Tick: t})
 	if t.Nominal != 0 && !sc.Contended() {
-		p.fresh = append(p.fresh, freshTick{t.Run, sc, t.Nominal})
+		p.fresh = append(p.fresh, freshTick{t.Run, sc, t.Nominal + t.Delay})
 	}
 }
 
@@ -130,7 +133,7 @@ func (p *preparation) verdict(rule Rule, sc *store.Schedule) *store.TickCommand 
 		t.Spans = letGo(rule, sc, rule.Last(sc.Next, first-1), let)
 	}
 	if first == last {
-		t.Nominal, t.Run = last, p.mint(last)
+		t.Nominal, t.Run, t.Delay = last, p.mint(last), jitter(sc, last)
 		if now-last > missedAfter {
 			t.Reason = notRunning
 			if inPause(sc, last) {
@@ -321,6 +324,9 @@ func (p *preparation) followClock() {
 	if len(d.rearm) > 0 {
 		p.rearm()
 	}
+	if len(d.recount) > 0 {
+		p.countAnew()
+	}
 }
 
 // turnBack sets the timers of what hangs on the wall clock anew.
@@ -364,7 +370,7 @@ func (p *preparation) rearm() {
 		if sc == nil || sc.Number != number || sc.Paused || sc.Trigger.TickClock() != store.Wall {
 			continue
 		}
-		rule, err := d.rule(sc)
+		rule, err := d.rule(p.st, sc)
 		if err != nil {
 			continue
 		}
@@ -381,7 +387,73 @@ func (p *preparation) rearm() {
 // mayRearm reports whether a schedule waits to be armed anew whose tick is not on
 // its way.
 func (d *Dispatcher) mayRearm() bool {
-	return slices.ContainsFunc(d.rearm, func(number uint64) bool { return d.armed[number] != deciding })
+	idle := func(number uint64) bool { return d.armed[number] != deciding }
+	return slices.ContainsFunc(d.rearm, idle) || slices.ContainsFunc(d.recount, idle)
+}
+
+// calendarSet has the schedules that exclude a calendar find their next tick anew.
+func (d *Dispatcher) calendarSet(st *store.State, name string) {
+	for sc := range st.Schedules() {
+		if sc.Trigger.Uses(name) {
+			delete(d.rules, sc.Number)
+			d.ids[sc.Number] = sc.ID
+			d.recount = append(d.recount, sc.Number)
+		}
+	}
+}
+
+// countAnew has the state arm the ticks that come now that a calendar was changed.
+// A tick that is due stays armed: it came before the change.
+func (p *preparation) countAnew() {
+	d := p.d
+	m := new(store.Rearm)
+	left := d.recount[:0]
+	for _, number := range d.recount {
+		if d.armed[number] == deciding || len(m.Ticks) == maxTicks {
+			left = append(left, number)
+			continue
+		}
+		sc := p.st.Schedule(d.ids[number])
+		if sc == nil || sc.Number != number || sc.Next != 0 && sc.Next <= p.wall {
+			continue
+		}
+		rule, err := d.rule(p.st, sc)
+		if err != nil {
+			continue
+		}
+		if next := nextUndecided(rule, sc, p.wall); next != sc.Next {
+			m.Ticks = append(m.Ticks, store.RearmTick{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next, Next: next})
+		}
+	}
+	d.recount = left
+	if len(m.Ticks) > 0 {
+		p.add(store.Command{Kind: store.KindRearm, Rearm: m})
+	}
+}
+
+// stamp finds the first tick of a schedule that is about to be set: that is for the
+// leader to say, whose zones and clock count.
+func (d *Dispatcher) stamp(b *store.Batch, st *store.State, put *store.PutSchedule) {
+	rule, err := d.cfg.Compile(st, &put.Schedule)
+	if err != nil {
+		return // the caller's word stands; see rule
+	}
+	now := b.Wall
+	if put.Schedule.Trigger.TickClock() == store.Elapsed {
+		now = b.Elapsed
+	}
+	put.Next = rule.Next(now)
+}
+
+// jitter returns by how much the run of a tick is later than the tick: a share that
+// depends on the schedule's hash key and the tick alone.
+func jitter(sc *store.Schedule, tick int64) int64 {
+	if sc.Trigger.Jitter <= 0 {
+		return 0
+	}
+	h := xxhash.New()
+	_, _ = h.WriteString(cmp.Or(sc.Trigger.HashKey, sc.ID)) // it never fails
+	return int64((h.Sum64() ^ uint64(tick)*0x9e3779b97f4a7c15) * 0xd6e8feb86659fd93 >> 1 % uint64(sc.Trigger.Jitter))
 }
 
 // pruneEvery is how often the history's bounds are looked at.

@@ -98,11 +98,11 @@ func TestDispatcher_Tick(t *testing.T) {
 	t.Run("a trigger that this build cannot evaluate stands still, others go on", func(t *testing.T) {
 		w := newWorld(t, 4, func(c *dispatch.Config) {
 			inner := c.Compile
-			c.Compile = func(sc *store.Schedule) (dispatch.Rule, error) {
+			c.Compile = func(st *store.State, sc *store.Schedule) (dispatch.Rule, error) {
 				if sc.ID == "odd" {
 					return nil, errors.New("unknown zone")
 				}
-				return inner(sc)
+				return inner(st, sc)
 			}
 		})
 		w.put("odd", time.Minute)

@@ -62,7 +62,7 @@ func (p *preparation) start(number uint64, due int64) {
 	if sc == nil || sc.Number != number || len(sc.Waiting) == 0 || sc.Paused || sc.Room() == 0 {
 		return
 	}
-	rule, err := d.rule(sc)
+	rule, err := d.rule(p.st, sc)
 	if err != nil {
 		return
 	}

@@ -51,7 +51,7 @@ func newWorld(t *testing.T, capacity int, opts ...option) *world {
 	cfg := dispatch.Config{
 		Kick:      func() { w.kicked++ },
 		Now:       func() (int64, int64) { return w.wall, w.elapsed },
-		Compile:   func(sc *store.Schedule) (dispatch.Rule, error) { return every(sc.Trigger.Every), nil },
+		Compile:   func(_ *store.State, sc *store.Schedule) (dispatch.Rule, error) { return every(sc.Trigger.Every), nil },
 		Random:    func() uint64 { w.minted++; return w.minted },
 		Logger:    slog.New(slog.DiscardHandler),
 		LostAfter: 10 * time.Second,

@@ -174,10 +174,12 @@ func (r *rig) lead() *leader {
 			default: // one is as good as two
 			}
 		},
-		Now:     func() (int64, int64) { now := time.Now().UnixNano(); return now, now },
-		Compile: func(*store.Schedule) (dispatch.Rule, error) { return nil, errors.New("no schedules here") },
-		Random:  func() uint64 { return 0 },
-		Alarm:   alarm, Logger: slog.New(slog.DiscardHandler), LostAfter: lostAfter,
+		Now: func() (int64, int64) { now := time.Now().UnixNano(); return now, now },
+		Compile: func(*store.State, *store.Schedule) (dispatch.Rule, error) {
+			return nil, errors.New("no schedules here")
+		},
+		Random: func() uint64 { return 0 },
+		Alarm:  alarm, Logger: slog.New(slog.DiscardHandler), LostAfter: lostAfter,
 	})
 	l.server = session.NewServer(session.ServerConfig{
 		Dispatcher: l.d, Term: l.term.Load, Silence: silence,

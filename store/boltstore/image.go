@@ -34,6 +34,7 @@ func (s *Store) Image() (*store.Image, error) {
 		Queues:    recordsOf[store.Queue](s, meta.Index, queuesBucket),
 		Sessions:  recordsOf[store.Session](s, meta.Index, sessionsBucket),
 		Uniques:   recordsOf[store.Unique](s, meta.Index, uniquesBucket),
+		Calendars: recordsOf[store.Calendar](s, meta.Index, calendarsBucket),
 		Segments:  recordsOf[store.Segment](s, meta.Index, segmentsBucket),
 		Tasks: rowsOf(s, meta.Index, tasksBucket, func(key, row []byte) (string, error) {
 			name, err := open(tasksBucket, key, row)

@@ -24,6 +24,8 @@ const (
 	uniquesBucket   = "uniques"
 	tasksBucket     = "tasks"
 	segmentsBucket  = "segments"
+	calendarsBucket = "calendars"
+	versionsBucket  = "versions"
 
 	historyBucket = "history"
 	ticksBucket   = "ticks"
@@ -33,6 +35,7 @@ const (
 // liveBuckets have one sum each.
 var liveBuckets = []string{
 	runsBucket, schedulesBucket, queuesBucket, sessionsBucket, uniquesBucket, tasksBucket, segmentsBucket,
+	calendarsBucket, versionsBucket,
 }
 
 // groupBuckets hold buckets, which have one sum each.
@@ -105,6 +108,10 @@ func textKey(s string) []byte {
 }
 
 func numberKey(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+func versionKey(k store.VersionKey) []byte {
+	return binary.BigEndian.AppendUint64(numberKey(k.Number), k.Version)
+}
 
 func segmentKey(k store.SegmentKey) []byte {
 	b := append(make([]byte, 0, 9), byte(k.Kind))

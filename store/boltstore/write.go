@@ -92,6 +92,12 @@ func (w *writer) live(f *store.Flush) error {
 	if err := putAll(w, uniquesBucket, f.Uniques, textKey); err != nil {
 		return err
 	}
+	if err := putAll(w, calendarsBucket, f.Calendars, textKey); err != nil {
+		return err
+	}
+	if err := putAll(w, versionsBucket, f.Versions, versionKey); err != nil {
+		return err
+	}
 	if err := putAll(w, segmentsBucket, f.Segments, segmentKey); err != nil {
 		return err
 	}

@@ -32,6 +32,8 @@ const (
 	frameFinal
 	frameTick
 	frameEvent
+	frameCalendar
+	frameVersion
 )
 
 // Backup writes a copy of everything, as of one commit, and returns its position
@@ -114,6 +116,8 @@ func (k *kept) encode() ([]byte, error) {
 	frameAll(f, frameRun, k.runs)
 	frameAll(f, frameSchedule, k.schedules)
 	frameAll(f, frameQueue, k.queues)
+	frameAll(f, frameCalendar, k.calendars)
+	frameAll(f, frameVersion, k.versions)
 	frameAll(f, frameSession, k.sessions)
 	frameAll(f, frameUnique, k.uniques)
 	frameAll(f, frameSegment, k.segments)
@@ -173,6 +177,12 @@ func (k *kept) decode(kind byte, body []byte) error {
 		return decodeInto(k.schedules, body, func(sc *store.Schedule) string { return sc.ID })
 	case frameQueue:
 		return decodeInto(k.queues, body, func(q *store.Queue) string { return q.Name })
+	case frameCalendar:
+		return decodeInto(k.calendars, body, func(c *store.Calendar) string { return c.Name })
+	case frameVersion:
+		return decodeInto(k.versions, body, func(v *store.ScheduleVersion) store.VersionKey {
+			return store.VersionKey{Number: v.Number, Version: v.Version}
+		})
 	case frameSession:
 		return decodeInto(k.sessions, body, func(s *store.Session) uint64 { return s.ID })
 	case frameUnique:

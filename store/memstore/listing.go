@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"encoding/binary"
 	"iter"
 	"math"
@@ -102,6 +103,31 @@ func (s *Store) Ticks(schedule uint64, from, to int64) iter.Seq2[*store.Tick, er
 				if t.From >= to && !t.Backfill || !yield(t, nil) {
 					return
 				}
+			}
+		}
+	}
+}
+
+// Versions yields the kept versions of a schedule, by its number, the oldest first.
+func (s *Store) Versions(schedule uint64) iter.Seq2[*store.ScheduleVersion, error] {
+	return func(yield func(*store.ScheduleVersion, error) bool) {
+		s.mu.RLock()
+		closed := s.closed
+		var rows []*store.ScheduleVersion
+		for key, v := range s.kept.versions {
+			if key.Number == schedule {
+				rows = append(rows, v)
+			}
+		}
+		s.mu.RUnlock()
+		if closed {
+			yield(nil, store.ErrClosed)
+			return
+		}
+		slices.SortFunc(rows, func(a, b *store.ScheduleVersion) int { return cmp.Compare(a.Version, b.Version) })
+		for _, v := range rows {
+			if !yield(v, nil) {
+				return
 			}
 		}
 	}

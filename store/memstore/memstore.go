@@ -50,6 +50,8 @@ type kept struct {
 
 	runs      map[store.RunID]*store.Run
 	schedules map[string]*store.Schedule
+	calendars map[string]*store.Calendar
+	versions  map[store.VersionKey]*store.ScheduleVersion
 	queues    map[string]*store.Queue
 	sessions  map[uint64]*store.Session
 	uniques   map[string]*store.Unique
@@ -67,6 +69,8 @@ func newKept() *kept {
 	return &kept{
 		runs:      make(map[store.RunID]*store.Run),
 		schedules: make(map[string]*store.Schedule),
+		calendars: make(map[string]*store.Calendar),
+		versions:  make(map[store.VersionKey]*store.ScheduleVersion),
 		queues:    make(map[string]*store.Queue),
 		sessions:  make(map[uint64]*store.Session),
 		uniques:   make(map[string]*store.Unique),
@@ -163,6 +167,8 @@ func (k *kept) dropSegment(key store.SegmentKey) {
 
 func (k *kept) putLive(f *store.Flush) {
 	putAll(k.schedules, f.Schedules)
+	putAll(k.calendars, f.Calendars)
+	putAll(k.versions, f.Versions)
 	putAll(k.queues, f.Queues)
 	putAll(k.sessions, f.Sessions)
 	putAll(k.uniques, f.Uniques)
@@ -236,6 +242,7 @@ func (s *Store) Image() (*store.Image, error) {
 		Meta:      meta,
 		Runs:      copies(k.runs),
 		Schedules: copies(k.schedules),
+		Calendars: copies(k.calendars),
 		Queues:    copies(k.queues),
 		Sessions:  copies(k.sessions),
 		Uniques:   copies(k.uniques),

@@ -43,7 +43,7 @@ func (g *Generator) putSchedule(s *store.State) store.Command {
 		ID: g.scheduleID(), Spec: spec, Input: []byte(`{}`), App: "app", Gen: uint64(g.rng.IntN(3)),
 		Trigger: store.Trigger{Kind: store.TriggerCron, Expr: "@", Every: int64(1+g.rng.IntN(4)) * int64(time.Minute)},
 		Overlap: store.Overlap(g.rng.IntN(4)), QueueMax: uint32(1 + g.rng.IntN(3)), Paused: g.one(10),
-		CatchUp: store.CatchUp(g.rng.IntN(3)), Pace: g.rng.Int64N(int64(time.Minute)),
+		MaxRuns: uint64(max(g.rng.IntN(60)-30, 0)), CatchUp: store.CatchUp(g.rng.IntN(3)), Pace: g.rng.Int64N(int64(time.Minute)),
 	}
 	if g.one(40) {
 		sc.ID = ""
@@ -64,7 +64,13 @@ func (g *Generator) putSchedule(s *store.State) store.Command {
 	}
 	next := after(&sc, g.now(sc.Trigger.TickClock()))
 	sc.Decided, sc.Live, sc.Number, sc.Version = nil, nil, 0, 0
-	return store.Command{Kind: store.KindPutSchedule, Schedule: &store.PutSchedule{Schedule: sc, Next: next}}
+	p := &store.PutSchedule{Schedule: sc, Next: next, Author: "a"}
+	if old := s.Schedule(sc.ID); old != nil && g.one(4) {
+		p.Schedule = *old
+		p.Schedule.Input = []byte(`{"trial":true}`)
+		p.Canary = &store.Canary{Share: 500, Allowed: uint32(g.rng.IntN(3)), Need: uint32(g.rng.IntN(4))}
+	}
+	return store.Command{Kind: store.KindPutSchedule, Schedule: p}
 }
 
 func (g *Generator) pause(s *store.State) store.Command {
@@ -186,6 +192,17 @@ func (g *Generator) backfill(s *store.State) store.Command {
 		b.Spans = []store.Span{{From: first, To: first + sc.Trigger.Every*g.rng.Int64N(4)}}
 	}
 	return store.Command{Kind: store.KindBackfill, Backfill: b}
+}
+
+func (g *Generator) putCalendar() store.Command {
+	p := &store.PutCalendar{Delete: g.one(4)}
+	p.Calendar.Name = []string{"holidays", "works", ""}[g.rng.IntN(3)]
+	p.Calendar.Except = []store.Exclusion{{Days: []int32{int32(g.rng.IntN(3))}}}
+	return store.Command{Kind: store.KindPutCalendar, Calendar: p}
+}
+
+func (g *Generator) endCanary() store.Command {
+	return store.Command{Kind: store.KindCanary, Canary: &store.EndCanary{Schedule: g.scheduleID(), Promote: g.one(2)}}
 }
 
 // rearm arms the schedules anew after the wall clock was set back.

@@ -50,6 +50,8 @@ func (f *flushes) next() *store.Flush {
 		Queues:    map[string]*store.Queue{},
 		Sessions:  map[uint64]*store.Session{},
 		Uniques:   map[string]*store.Unique{},
+		Calendars: map[string]*store.Calendar{},
+		Versions:  map[store.VersionKey]*store.ScheduleVersion{},
 		Segments:  map[store.SegmentKey]*store.Segment{},
 	}
 }
@@ -89,6 +91,9 @@ func fullFlush(f *store.Flush) {
 	f.Queues["default"] = &store.Queue{Name: "default", Limit: 3}
 	f.Sessions[1] = &store.Session{ID: 1, Node: "a", Results: []store.Kept{{Seq: 4, Result: store.Result{Code: store.CodeUnique, Run: live}}}}
 	f.Uniques["mail.send\x00k"] = &store.Unique{Key: "mail.send\x00k", Holder: final, Until: 99}
+	f.Calendars["holidays"] = &store.Calendar{Name: "holidays", Version: 2, Except: []store.Exclusion{{Days: []int32{1}}}}
+	f.Versions[store.VersionKey{Number: 1, Version: 2}] = &store.ScheduleVersion{Number: 1, Version: 2, Schedule: &store.Schedule{ID: "nightly", Spec: someSpec}}
+	f.Versions[store.VersionKey{Number: 1, Version: 1}] = &store.ScheduleVersion{Number: 1, Version: 1, Schedule: &store.Schedule{ID: "nightly", Spec: someSpec}}
 	f.Tasks = []string{"mail.send", "report.build"}
 	f.Segments[hourSegment(final, 0)] = &store.Segment{Time: hourSegment(final, 0).Time, Rows: 1}
 	addTick(f, 1, start, start, 0)
@@ -101,7 +106,8 @@ type contents struct {
 	Meta                                                   string
 	Runs, Schedules, Queues, Sessions, Uniques, Segments   map[string]string
 	Tasks                                                  map[string]bool
-	FinalRuns, Ticks                                       []string
+	Calendars                                              map[string]string
+	FinalRuns, Ticks, Versions                             []string
 	Events                                                 []string
 	Configuration                                          string
 	LiveRuns, FinalRows, TickRows, JournalFrom, JournalEnd int64
@@ -117,7 +123,7 @@ func read(tb testing.TB, b Backend) contents {
 	c := contents{
 		Meta: encode(&img.Meta), Tasks: map[string]bool{},
 		Runs: map[string]string{}, Schedules: map[string]string{}, Queues: map[string]string{},
-		Sessions: map[string]string{}, Uniques: map[string]string{}, Segments: map[string]string{},
+		Sessions: map[string]string{}, Uniques: map[string]string{}, Segments: map[string]string{}, Calendars: map[string]string{},
 		Configuration: string(b.Configuration()),
 	}
 	for _, err := range []error{
@@ -126,6 +132,7 @@ func read(tb testing.TB, b Backend) contents {
 		img.Queues(func(q *store.Queue) error { c.Queues[q.Name] = encode(q); return nil }),
 		img.Sessions(func(s *store.Session) error { c.Sessions[fmt.Sprint(s.ID)] = encode(s); return nil }),
 		img.Uniques(func(u *store.Unique) error { c.Uniques[u.Key] = encode(u); return nil }),
+		img.Calendars(func(cal *store.Calendar) error { c.Calendars[cal.Name] = encode(cal); return nil }),
 		img.Segments(func(s *store.Segment) error { c.Segments[fmt.Sprint(s.Key())] = encode(s); return nil }),
 		img.Tasks(func(name string) error { c.Tasks[name] = true; return nil }),
 	} {
@@ -136,6 +143,7 @@ func read(tb testing.TB, b Backend) contents {
 	c.FinalRuns = list(tb, b.FinalRuns(0, 1<<50, false), func(r *store.Run) string { return encode(r) })
 	for schedule := uint64(1); schedule < 10; schedule++ {
 		c.Ticks = append(c.Ticks, list(tb, b.Ticks(schedule, -1<<62, 1<<62), func(t *store.Tick) string { return encode(t) })...)
+		c.Versions = append(c.Versions, list(tb, b.Versions(schedule), func(v *store.ScheduleVersion) string { return encode(v) })...)
 	}
 	c.Events = list(tb, b.Events(0), func(e store.PackedEvents) string { return fmt.Sprintf("%d %x", e.Index, e.Data) })
 	st := b.Stats()

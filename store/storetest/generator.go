@@ -196,7 +196,12 @@ func (g *Generator) command(s *store.State) store.Command {
 	case n < 92:
 		return g.start(s)
 	case n < 93:
-		if g.one(2) {
+		switch g.rng.IntN(6) {
+		case 0:
+			return g.putCalendar()
+		case 1:
+			return g.endCanary()
+		case 2, 3:
 			return g.backfill(s)
 		}
 		return g.runNow()

@@ -17,7 +17,7 @@ func testEmpty(t *testing.T, p Place) {
 	want := contents{
 		Meta: encode(&store.Meta{}), Tasks: map[string]bool{},
 		Runs: map[string]string{}, Schedules: map[string]string{}, Queues: map[string]string{},
-		Sessions: map[string]string{}, Uniques: map[string]string{}, Segments: map[string]string{},
+		Sessions: map[string]string{}, Uniques: map[string]string{}, Segments: map[string]string{}, Calendars: map[string]string{},
 	}
 	same(t, "contents", got, want)
 	if c := b.Configuration(); c != nil {
@@ -41,7 +41,11 @@ func testRoundTrip(t *testing.T, p Place) {
 		Queues:    map[string]string{"default": encode(f.Queues["default"])},
 		Sessions:  map[string]string{"1": encode(f.Sessions[1])},
 		Uniques:   map[string]string{"mail.send\x00k": encode(f.Uniques["mail.send\x00k"])},
-		Segments:  map[string]string{}, Tasks: map[string]bool{"mail.send": true, "report.build": true},
+		Calendars: map[string]string{"holidays": encode(f.Calendars["holidays"])},
+		Versions: []string{
+			encode(f.Versions[store.VersionKey{Number: 1, Version: 1}]), encode(f.Versions[store.VersionKey{Number: 1, Version: 2}]),
+		},
+		Segments: map[string]string{}, Tasks: map[string]bool{"mail.send": true, "report.build": true},
 		FinalRuns: []string{encode(changed(f, runID(start, 2)))},
 		Ticks:     []string{encode(&f.Ticks[0].Tick)},
 		Events:    []string{"10 6576656e7473"},
@@ -57,7 +61,9 @@ func testRoundTrip(t *testing.T, p Place) {
 	gone := fl.next()
 	gone.Runs = append(gone.Runs, store.ChangedRun{ID: runID(start, 1), Gone: true})
 	gone.Schedules["nightly"], gone.Sessions[1], gone.Uniques["mail.send\x00k"] = nil, nil, nil
+	gone.Calendars["holidays"], gone.Versions[store.VersionKey{Number: 1, Version: 1}] = nil, nil
 	commit(t, b, gone)
+	want.Calendars, want.Versions = map[string]string{}, want.Versions[1:]
 	want.Meta, want.LiveRuns = encode(&gone.Meta), 0
 	want.Runs, want.Schedules, want.Sessions, want.Uniques = map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}
 	same(t, "after deleting", read(t, b), want)

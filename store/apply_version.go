@@ -1,0 +1,109 @@
+package store
+
+import (
+	"bytes"
+
+	"github.com/tinylib/msgp/msgp"
+)
+
+// sameEncoding reports whether two records are equal in all that is stored.
+func sameEncoding(a, b msgp.Marshaler) bool {
+	x, _ := a.MarshalMsg(nil)
+	y, _ := b.MarshalMsg(nil)
+	return bytes.Equal(x, y)
+}
+
+// definition returns what of a schedule its caller decides: all but its place in
+// time.
+func (sc *Schedule) definition() *Schedule {
+	return &Schedule{
+		ID: sc.ID, Trigger: sc.Trigger, Spec: sc.Spec, Input: sc.Input, Meta: sc.Meta,
+		Overlap: sc.Overlap, QueueMax: sc.QueueMax, CatchUp: sc.CatchUp, MaxAge: sc.MaxAge, MaxCount: sc.MaxCount,
+		Pace: sc.Pace, MaxRuns: sc.MaxRuns,
+	}
+}
+
+// keepVersion writes a version's row, and forgets the oldest one.
+func (s *State) keepVersion(number, version uint64, def *Schedule, author, note string) {
+	s.dirty.Versions[VersionKey{number, version}] = &ScheduleVersion{
+		Number: number, Version: version, At: s.meta.Wall, Author: author, Note: note, Schedule: def,
+	}
+	if version > MaxVersions {
+		s.dirty.Versions[VersionKey{number, version - MaxVersions}] = nil
+	}
+}
+
+// try puts what n runs on trial.
+func (s *State) try(old, n *Schedule, p *PutSchedule) Result {
+	c := *p.Canary
+	same := n.definition()
+	same.Spec, same.Input, same.Meta = old.Spec, old.Input, old.Meta
+	if !sameEncoding(same, old.definition()) {
+		return Result{Code: CodeInvalid, Text: "a version on trial changes what runs, not when"}
+	}
+	c.Version, c.Spec, c.Input, c.Meta = old.Last+1, n.Spec, n.Input, n.Meta
+	c.Ended, c.Failures = 0, 0
+	next := *old
+	next.Last, next.Canary, next.ChangedAt = c.Version, &c, s.meta.Wall
+	s.keepVersion(old.Number, c.Version, n.definition(), p.Author, p.Note)
+	s.set(&next)
+	s.emit(Event{Kind: EventScheduleSet, Schedule: &next})
+	return Result{N: c.Version}
+}
+
+func (s *State) applyEndCanary(c *EndCanary) Result {
+	old := s.schedules[c.Schedule]
+	switch {
+	case old == nil:
+		return Result{Code: CodeNotFound, Text: c.Schedule}
+	case old.Canary == nil:
+		return Result{Code: CodeConflict, Text: "no version is on trial"}
+	}
+	n := *old
+	n.endTrial(c.Promote)
+	n.ChangedAt = s.meta.Wall
+	s.set(&n)
+	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
+	return Result{N: n.Version}
+}
+
+// endTrial takes the version on trial as the schedule's own, or drops it.
+func (sc *Schedule) endTrial(promote bool) {
+	if c := sc.Canary; promote {
+		sc.Version, sc.Spec, sc.Input, sc.Meta = c.Version, c.Spec, c.Input, c.Meta
+	}
+	sc.Canary = nil
+}
+
+// tries reports whether a tick is one of those that the version on trial runs: a
+// share that depends on nothing but the schedule and the tick.
+func (sc *Schedule) tries(nominal int64) bool {
+	h := (uint64(nominal) ^ sc.Number<<40) * 0x9e3779b97f4a7c15
+	h = (h ^ h>>32) * 0xd6e8feb86659fd93
+	return sc.Canary != nil && uint32((h^h>>32)%1000) < sc.Canary.Share
+}
+
+// judge counts an ended run of the version on trial in n, which is not yet
+// published.
+func (s *State) judge(n *Schedule, r *Run) {
+	c := n.Canary
+	if c == nil || r.More.Version != c.Version || r.State == Canceled {
+		return
+	}
+	next := *c
+	next.Ended++
+	if r.State != Succeeded || c.MaxTook > 0 && r.Started > 0 && r.Finished-r.Started > c.MaxTook {
+		next.Failures++
+	}
+	n.Canary = &next
+	switch {
+	case next.Failures > next.Allowed:
+		n.endTrial(false)
+	case next.Need > 0 && next.Ended >= next.Need:
+		n.endTrial(true)
+	default:
+		return
+	}
+	n.ChangedAt = s.meta.Wall
+	s.emit(Event{Kind: EventScheduleSet, Schedule: n})
+}
