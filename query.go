@@ -359,10 +359,11 @@ func (s *Scheduler) Stats(ctx context.Context) (Stats, error) {
 	return stats, nil
 }
 
-// Backup writes a consistent copy of everything that was acknowledged before the
-// call, while the scheduler works. [Restore] fills a folder from it.
+// Backup writes a consistent copy of everything that was acknowledged by this node
+// before the call (by any node, if ctx is [Linearizable]), while the scheduler
+// works. [Restore] fills a folder from it.
 func (s *Scheduler) Backup(ctx context.Context, w io.Writer) error {
-	if err := s.check(); err != nil {
+	if err := s.reading(ctx); err != nil {
 		return err
 	}
 	if err := s.node.Flush(ctx); err != nil {

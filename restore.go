@@ -19,13 +19,14 @@ const fenceJump = 1 << 40
 // Restore fills a folder from what [Scheduler.Backup] wrote, to be opened with
 // [WithDataDir]. The folder must be empty or not exist; after an error it is to
 // be removed. The restored node has the ID of the one that was backed up, which
-// must not run any more.
+// must not run any more. A backup of several nodes makes one, with a new ID and as a
+// cluster of its own, which others then join with empty folders.
 //
 // What happened after the backup is forgotten, so runs that ended since may run
 // again. Fences jump, so that those given out since are older than all new ones.
 //
-// Errors: [ErrConflict] if the folder has something, or the backup is of several
-// nodes; [ErrCorrupt] if the backup is damaged or cut short; [ErrNewer].
+// Errors: [ErrConflict] if the folder has something; [ErrCorrupt] if the backup is
+// damaged or cut short; [ErrNewer].
 func Restore(dir string, r io.Reader) error {
 	if err := restore(dir, r); err != nil {
 		return fmt.Errorf("scheduler: restore %s: %w", dir, storageError(err))
@@ -54,7 +55,7 @@ func restore(dir string, r io.Reader) (err error) {
 	if err != nil {
 		return err
 	}
-	nodeID, err := cluster.Restored(dir, cluster.LogSegments, img.Meta, st.Configuration())
+	nodeID, members, err := cluster.Restored(dir, cluster.LogSegments, img.Meta, st.Configuration(), newNodeID())
 	if errors.Is(err, cluster.ErrConflict) {
 		return fmt.Errorf("%w: %w", ErrConflict, err)
 	}
@@ -62,7 +63,8 @@ func restore(dir string, r io.Reader) (err error) {
 		return err
 	}
 	img.Meta.Fence += fenceJump
-	if err := st.Commit(&store.Flush{Meta: img.Meta}, st.Configuration()); err != nil {
+	img.Meta.Cluster, img.Meta.Nodes = "", nil // the nodes of then are strangers to what begins here
+	if err := st.Commit(&store.Flush{Meta: img.Meta}, members); err != nil {
 		return err
 	}
 	return writeNodeID(filepath.Join(dir, nodeIDFile), nodeID)

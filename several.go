@@ -167,7 +167,8 @@ func (k *contact) serve(ctx context.Context, conn net.Conn, from string) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(reign, cancel)()
+	stop := context.AfterFunc(reign, cancel)
+	defer stop()
 	if err := k.server.Serve(ctx, conn); err != nil {
 		k.s.cfg.logger.Debug("worker session ends", keyPeer, from, keyError, err)
 	}

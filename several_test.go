@@ -1,10 +1,12 @@
 package scheduler_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -285,6 +287,60 @@ func TestSeveral_any_node_explains_a_waiting_run(t *testing.T) {
 				t.Errorf("node %s of a run of node %s: %+v, %v", other, id, e, err)
 			}
 		}
+	}
+}
+
+func TestSeveral_a_backup_begins_a_cluster_of_its_own(t *testing.T) {
+	c := startSeveral(t, func(string) []scheduler.Option {
+		return []scheduler.Option{scheduler.WithHandler(square, func(_ context.Context, n int) (int, error) { return n * n, nil })}
+	})
+	ctx := within(t)
+	done, err := square.Enqueue(ctx, c.nodes["b"], 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := done.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	later, err := square.Enqueue(ctx, c.nodes["b"], 8, scheduler.In(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var backup bytes.Buffer
+	if err := c.nodes["b"].Backup(ctx, &backup); err != nil {
+		t.Fatal(err)
+	}
+
+	dir := filepath.Join(t.TempDir(), "restored")
+	if err := scheduler.Restore(dir, &backup); err != nil {
+		t.Fatal(err)
+	}
+	start := func(dir string, config cluster.Config) *scheduler.Scheduler {
+		s, err := scheduler.New(scheduler.WithDataDir(dir), scheduler.WithCluster(config),
+			scheduler.WithHandler(square, func(_ context.Context, n int) (int, error) { return n * n, nil }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Shutdown(context.WithoutCancel(ctx)) })
+		return s
+	}
+	first := start(dir, cluster.Config{Bind: "127.0.0.1:0"})
+	nodes, err := first.Nodes(ctx)
+	if err != nil || len(nodes) != 1 {
+		t.Fatalf("nodes of the restored cluster: %+v, %v", nodes, err)
+	}
+	second := start(t.TempDir(), cluster.Config{ID: "second", Bind: "127.0.0.1:0", Join: []string{nodes[0].Address}})
+	if run, err := second.Get(scheduler.Linearizable(ctx), done.ID()); err != nil || run.State != scheduler.Succeeded {
+		t.Errorf("the ended run: %+v, %v", run, err)
+	}
+	if err := second.RetryNow(ctx, later.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := square.Future(second, later.ID()).Wait(ctx); got != 64 || err != nil {
+		t.Errorf("the waiting run: %d, %v", got, err)
 	}
 }
 
