@@ -59,3 +59,44 @@ func ExampleScheduler_Backfill() {
 	fmt.Println(n, "ticks,", err)
 	// Output: 3 ticks, <nil>
 }
+
+func ExampleScheduler_ExplainTick() {
+	ctx := context.Background()
+	s := begin(
+		scheduler.WithHandler(SendEmail, send),
+		scheduler.WithSchedule("report", scheduler.Cron("0 2 * * *", scheduler.Except(scheduler.Days("2099-12-25"))),
+			SendEmail.With(Email{To: "team@example.com"})),
+	)
+	defer s.Shutdown(ctx)
+	e, err := s.ExplainTick(ctx, "report", time.Date(2099, 12, 25, 2, 0, 0, 0, time.UTC))
+	fmt.Println(e.Reason, err)
+	// Output: a calendar of the trigger excludes it, up to 2099-12-26 00:00:00 UTC <nil>
+}
+
+func ExampleExcept() {
+	show(scheduler.Cron("0 9 * * *", scheduler.Except(
+		scheduler.Days("2026-01-02"), scheduler.BlackoutWindow("0 0 * * SAT", 48*time.Hour))), 3)
+	// Output:
+	// Thu Jan  1 09:00:00 UTC 2026
+	// Mon Jan  5 09:00:00 UTC 2026
+	// Tue Jan  6 09:00:00 UTC 2026
+}
+
+func ExampleScheduler_SetCalendar() {
+	ctx := context.Background()
+	s := begin(scheduler.WithHandler(SendEmail, send))
+	defer s.Shutdown(ctx)
+	if err := s.SetCalendar(ctx, "holidays", scheduler.Days("2099-12-25", "2099-12-26")); err != nil {
+		log.Fatal(err)
+	}
+	err := s.Schedule(ctx, "report", scheduler.Cron("0 9 25 12 *", scheduler.Except(scheduler.NamedCalendar("holidays"))),
+		SendEmail.With(Email{To: "team@example.com"}))
+	names, _ := s.Calendars(ctx)
+	fmt.Println(names, err)
+	// Output: [holidays] <nil>
+}
+
+func ExampleAfter() {
+	fmt.Println(scheduler.After(10 * time.Minute).Describe())
+	// Output: 10m0s after the run before has ended
+}

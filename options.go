@@ -67,10 +67,11 @@ const (
 type Retention struct {
 	MaxAge   time.Duration
 	MaxRuns  int64
+	MaxTicks int64 // rows of the ledger; a span of ticks that fared alike is one
 	MaxBytes int64
 }
 
-var defaultRetention = Retention{MaxAge: 7 * 24 * time.Hour, MaxRuns: 10_000_000, MaxBytes: 8 << 30}
+var defaultRetention = Retention{MaxAge: 7 * 24 * time.Hour, MaxRuns: 10_000_000, MaxTicks: 20_000_000, MaxBytes: 8 << 30}
 
 func newConfig(opts []Option) (*config, error) {
 	c := &config{
@@ -305,11 +306,11 @@ func WithDrainTimeout(d time.Duration) Option {
 	})
 }
 
-// WithRetention bounds the history. Default: seven days, ten million runs and
-// 8 GiB, whichever is reached first.
+// WithRetention bounds the history. Default: seven days, ten million runs, twenty
+// million rows of the ledger and 8 GiB, whichever is reached first.
 func WithRetention(r Retention) Option {
 	return option(func(c *config) {
-		if r.MaxAge < 0 || r.MaxRuns < 0 || r.MaxBytes < 0 {
+		if r.MaxAge < 0 || r.MaxRuns < 0 || r.MaxTicks < 0 || r.MaxBytes < 0 {
 			c.fault(fmt.Errorf("scheduler: retention %+v: %w", r, ErrInvalid))
 		}
 		c.retention = dispatch.Retention(r)

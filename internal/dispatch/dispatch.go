@@ -75,6 +75,7 @@ type Config struct {
 type Retention struct {
 	MaxAge   time.Duration
 	MaxRuns  int64
+	MaxTicks int64 // rows of the ledger
 	MaxBytes int64
 }
 

@@ -469,27 +469,24 @@ func (p *preparation) prune() {
 	}
 	keep := p.d.cfg.Retention
 	segments := p.st.Segments()
-	var rows, bytes int64
+	var rows [2]int64 // by store.SegmentKind
+	var bytes int64
 	for _, s := range segments {
-		if s.Kind == store.RunSegment {
-			rows += s.Rows
-		}
+		rows[s.Kind] += s.Rows
 		bytes += s.Bytes
 	}
+	most := [...]int64{store.RunSegment: keep.MaxRuns, store.TickSegment: keep.MaxTicks}
 	drop := new(store.Prune)
 	for _, s := range segments {
-		isRun := s.Kind == store.RunSegment
 		old := keep.MaxAge > 0 && p.elapsed-s.Last > int64(keep.MaxAge)
-		many := keep.MaxRuns > 0 && isRun && rows-s.Rows >= keep.MaxRuns
+		many := most[s.Kind] > 0 && rows[s.Kind]-s.Rows >= most[s.Kind]
 		big := keep.MaxBytes > 0 && bytes-s.Bytes >= keep.MaxBytes
 		if !old && !many && !big {
 			continue
 		}
 		drop.Segments = append(drop.Segments, s.Key())
 		bytes -= s.Bytes
-		if isRun {
-			rows -= s.Rows
-		}
+		rows[s.Kind] -= s.Rows
 	}
 	drop.Schedules = p.deletedOver()
 	if len(drop.Segments)+len(drop.Schedules) > 0 || p.st.UniquesOver() {

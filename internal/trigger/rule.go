@@ -92,6 +92,15 @@ func (r *Rule) Location() *time.Location {
 	return time.UTC
 }
 
+// Excluded returns the end of the excluded stretch that holds a time at which the
+// trigger would have a tick otherwise; 0 if there is none.
+func (r *Rule) Excluded(at int64) int64 {
+	if r.bounded(at-1) != at {
+		return 0
+	}
+	return r.excluded(at)
+}
+
 // maxSkips bounds how many excluded ticks, or stretches of them, a search passes:
 // then it says never.
 const maxSkips = 10_000
