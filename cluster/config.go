@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/escapement-go/scheduler/store"
@@ -201,6 +202,7 @@ func (c Setup) withDefaults() (Setup, error) {
 	var faults []error
 	if c.Cluster != nil {
 		own := *c.Cluster
+		own.Peers, own.Join = slices.Clone(own.Peers), slices.Clone(own.Join)
 		setDefault(&own.MaxClockSkew, DefaultMaxClockSkew)
 		c.Cluster = &own
 		c.Heartbeat, c.Election, c.Lease = cmp.Or(own.Heartbeat, c.Heartbeat), cmp.Or(own.Election, c.Election), cmp.Or(own.Lease, c.Lease)

@@ -44,7 +44,8 @@ var (
 	// of them cannot be read: an acknowledged entry may be lost.
 	ErrDamaged = errors.New("cluster: log or storage is damaged")
 
-	// ErrConflict says that a folder cannot be filled from a backup.
+	// ErrConflict says that a folder cannot be filled from a backup, or that a lone
+	// node is to open one of several.
 	ErrConflict = errors.New("cluster: conflict")
 
 	// ErrDuplicateID says that another process is alive under the node's ID. This
@@ -55,7 +56,7 @@ var (
 	ErrOtherCluster = errors.New("cluster: node of another cluster")
 
 	// ErrNotMember says that a node ID is no member of the cluster, or of the one
-	// that the folder belongs to.
+	// that the folder belongs to. A node that was removed parks with it.
 	ErrNotMember = errors.New("cluster: node is no member")
 )
 

@@ -30,3 +30,8 @@ func AsDecoded(b *store.Batch) bool { return asDecoded(b) }
 func (n *Node) Install(body io.ReadCloser) error {
 	return (&fsm{n, n.inst.Load().guard}).Restore(body)
 }
+
+// KeepFounders makes a log that of a node that founds a cluster.
+func KeepFounders(log LogStore, founders ...store.NodeRecord) error {
+	return (&Node{founders: founders}).keepFounders(log)
+}

@@ -259,7 +259,7 @@ func (f *flusher) replace(r io.Reader) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.state, n.configuration = state, config
-	n.moveTo(state.Meta().Index, state.Meta().Term)
+	n.moveTo(state.Meta().Index)
 	n.clocks.applied(state.Meta().Wall, state.Meta().Elapsed)
 	if n.cfg.OnReplace != nil {
 		n.cfg.OnReplace()

@@ -38,8 +38,12 @@ func (n *Node) settle() (empty bool, err error) {
 		n.readFounders(log)
 	}
 	n.begun.Store(!empty)
-	if b, err := log.Get(incarnationKey); err == nil && len(b) > 0 {
-		n.incarnation = string(b)
+	kept, err := log.Get(incarnationKey)
+	if err != nil && !isNotFound(err) {
+		return false, damaged("read incarnation: %v", err)
+	}
+	if len(kept) > 0 {
+		n.incarnation = string(kept)
 		return empty, nil
 	}
 	n.incarnation = uuid.NewString()
@@ -55,8 +59,15 @@ func isEmpty(log LogStore) (bool, error) {
 		return false, damaged("read last index of the log: %v", err)
 	}
 	term, err := log.GetUint64(termKey)
-	return last == 0 && (err != nil || term == 0), nil // raft writes the key before it does anything
+	if err != nil && !isNotFound(err) {
+		return false, damaged("read term of the log: %v", err)
+	}
+	return last == 0 && term == 0, nil // raft writes the key before it does anything
 }
+
+// isNotFound reports whether a stable store has no such key. Raft goes by the text
+// too.
+func isNotFound(err error) bool { return err.Error() == "not found" }
 
 // foundPause is between two rounds of asking who is there.
 const foundPause = 200 * time.Millisecond
@@ -162,7 +173,7 @@ func (n *Node) askToJoin(ctx context.Context, conn net.Conn, w *welcome) (text s
 		defer to.Close() //nolint:errcheck // nothing is written any more
 		conn = to
 	}
-	reply, err := request(conn, &joinRequest{Level: store.FormatLevel, Observer: n.cfg.Cluster.Observer})
+	reply, err := request(ctx, conn, &joinRequest{Level: store.FormatLevel, Observer: n.cfg.Cluster.Observer})
 	if err != nil {
 		return err.Error(), false
 	}
@@ -170,9 +181,11 @@ func (n *Node) askToJoin(ctx context.Context, conn net.Conn, w *welcome) (text s
 }
 
 // request asks the leader at the other end of conn.
-func request(conn net.Conn, req *joinRequest) (joinReply, error) {
+func request(ctx context.Context, conn net.Conn, req *joinRequest) (joinReply, error) {
+	ctx, cancel := context.WithTimeout(ctx, joinTime)
+	defer cancel()
+	defer boundBy(ctx, conn)()
 	var reply joinReply
-	_ = conn.SetDeadline(time.Now().Add(joinTime)) // a failing deadline shows as a failing write
 	if _, err := conn.Write(appendFrame(nil, frameJoin, req)); err != nil {
 		return reply, err
 	}
@@ -249,6 +262,17 @@ func (n *Node) knows(meta *store.Meta, h *hello) bool {
 	})
 }
 
+// expelled reports whether this node leads, and the other is not in the cluster, or
+// not with the memory that it has.
+func (n *Node) expelled(meta *store.Meta, h *hello) bool {
+	inst := n.inst.Load()
+	if inst == nil || !n.Leading() {
+		return false
+	}
+	rec, known := meta.Node(h.From)
+	return known && rec.Incarnation != h.Incarnation || !isMember(inst.raft.GetConfiguration().Configuration(), h.From)
+}
+
 // serveJoin answers one that asks to be let in. A connection that asks for
 // nothing only wanted to know who is here.
 func (n *Node) serveJoin(conn net.Conn, h *hello) {
@@ -277,12 +301,11 @@ func (n *Node) serveJoin(conn net.Conn, h *hello) {
 // admit makes a node a member that does not vote yet. One that is a member under
 // another incarnation has lost what it knew: it is taken out first.
 func (n *Node) admit(ctx context.Context, rec store.NodeRecord) error {
-	n.joining.Lock()
-	defer n.joining.Unlock()
-	inst := n.inst.Load()
-	n.mu.RLock()
-	meta := n.state.Meta()
-	n.mu.RUnlock()
+	if err := n.joining.enter(ctx); err != nil {
+		return err
+	}
+	defer n.joining.leave()
+	inst, meta := n.inst.Load(), n.meta()
 	switch {
 	case inst == nil || !n.Leading():
 		return ErrNotLeader
@@ -299,18 +322,22 @@ func (n *Node) admit(ctx context.Context, rec store.NodeRecord) error {
 	}
 	if member {
 		n.log.Warn("node comes back without its memory, it is taken in anew", keyPeer, rec.ID)
-		if err := inst.raft.RemoveServer(raft.ServerID(rec.ID), 0, joinTime).Error(); err != nil {
-			return fmt.Errorf("cluster: remove node %q: %w", rec.ID, err)
+		if err := inst.remove(ctx, rec.ID); err != nil {
+			return err
 		}
 	}
 	if err := n.setCluster(ctx, &store.SetCluster{Remove: []string{rec.ID}}); err != nil {
 		return err
 	}
+	err := inst.await(ctx, func() raft.Future {
+		return inst.raft.AddNonvoter(raft.ServerID(rec.ID), raft.ServerAddress(rec.ID), 0, joinTime)
+	})
+	if err != nil {
+		return fmt.Errorf("cluster: add node %q: %w", rec.ID, err)
+	}
+	// Last: whom the state knows takes part.
 	if err := n.setCluster(ctx, &store.SetCluster{Put: []store.NodeRecord{rec}}); err != nil {
 		return err
-	}
-	if err := inst.raft.AddNonvoter(raft.ServerID(rec.ID), raft.ServerAddress(rec.ID), 0, joinTime).Error(); err != nil {
-		return fmt.Errorf("cluster: add node %q: %w", rec.ID, err)
 	}
 	n.log.Info("node joins", keyPeer, rec.ID)
 	return nil

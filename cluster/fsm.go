@@ -58,7 +58,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 	}
 	if own != nil {
 		n.batcher.answer(own, results)
-		n.nudge()
+		n.nudge(l.Index, l.Term)
 	}
 	return nil
 }
@@ -108,19 +108,15 @@ func (n *Node) apply(l *raft.Log, b *store.Batch) (results []store.Result, err e
 	if n.cfg.OnApply != nil {
 		n.cfg.OnApply(n.state, l.Index, b, results, events)
 	}
-	n.moveTo(l.Index, l.Term)
+	n.moveTo(l.Index)
 	n.clocks.applied(b.Wall, n.state.Meta().Elapsed)
 	n.flusher.changed(n.state.Unflushed())
 	return results, nil
 }
 
 // moveTo notes where the state is now.
-func (n *Node) moveTo(index, term uint64) {
+func (n *Node) moveTo(index uint64) {
 	n.applied.Store(index)
-	if n.links == nil {
-		return
-	}
-	n.committed.Store(&logPosition{index, term})
 	if n.watchers.Load() > 0 {
 		n.moved.fire()
 	}
@@ -147,7 +143,7 @@ func (f *fsm) StoreConfiguration(index uint64, c raft.Configuration) {
 	var entry raft.Log
 	if f.guard.inner.GetLog(index, &entry) == nil { // raft does not tell its term
 		n.state.Advance(index, entry.Term)
-		n.moveTo(index, entry.Term)
+		n.moveTo(index)
 	}
 	n.flusher.changed(n.state.Unflushed())
 }

@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -17,6 +19,27 @@ type instance struct {
 	trans   *transport
 	leaders chan raft.Observation // 1: the leader changed, see raft.LeaderWithID
 	watch   *raft.Observer
+	asked   *usage         // what raft has been asked for and has not answered
+	nudges  sync.WaitGroup // that are being sent
+}
+
+// await asks raft for something and waits for the answer until ctx ends. Raft does
+// not answer what it is asked for while it shuts down; so that waits for this.
+func (inst *instance) await(ctx context.Context, ask func() raft.Future) error {
+	if !inst.asked.begin() {
+		return raft.ErrRaftShutdown
+	}
+	answer := make(chan error, 1) // 1: raft's answer is taken even if nobody waits
+	go func() {                   // ends with raft's answer, which closeInstance awaits
+		defer inst.asked.end()
+		answer <- ask().Error()
+	}()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // open opens the log, checks that it fits the state, and starts raft on it.
@@ -79,7 +102,7 @@ func (n *Node) start(log LogStore) (inst *instance, err error) {
 		trans.Transport = n.networkTransport()
 	}
 	conf := n.raftConfig()
-	if err := n.bootstrap(conf, g, trans); err != nil {
+	if err := n.bootstrap(g); err != nil {
 		return nil, err
 	}
 	r, err := raft.NewRaft(conf, &fsm{n, g}, g, g, n.snaps, trans)
@@ -87,11 +110,11 @@ func (n *Node) start(log LogStore) (inst *instance, err error) {
 		return nil, fmt.Errorf("cluster: start raft: %w", err)
 	}
 	members := r.GetConfiguration().Configuration()
-	if !isMember(members, n.cfg.ID) && (n.links == nil || len(members.Servers) > 0) {
+	if err := n.fits(members); err != nil {
 		_ = r.Shutdown().Error() // it cannot fail
-		return nil, fmt.Errorf("%w: %q is not among %v", ErrNotMember, n.cfg.ID, members.Servers)
+		return nil, err
 	}
-	inst = &instance{raft: r, guard: g, trans: trans, leaders: make(chan raft.Observation, 1)}
+	inst = &instance{raft: r, guard: g, trans: trans, leaders: make(chan raft.Observation, 1), asked: newUsage()}
 	inst.watch = raft.NewObserver(inst.leaders, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
@@ -101,6 +124,19 @@ func (n *Node) start(log LogStore) (inst *instance, err error) {
 		trans.elect(conf.LocalID)
 	}
 	return inst, nil
+}
+
+// fits reports whether this node can be one of those that the log knows.
+func (n *Node) fits(members raft.Configuration) error {
+	switch {
+	case n.links != nil && len(members.Servers) == 0: // they will come from a leader
+		return nil
+	case !isMember(members, n.cfg.ID):
+		return fmt.Errorf("%w: %q is not among %v", ErrNotMember, n.cfg.ID, members.Servers)
+	case n.links == nil && len(members.Servers) > 1:
+		return fmt.Errorf("%w: the folder is of one node of %d, which does nothing without the others", ErrConflict, len(members.Servers))
+	}
+	return nil
 }
 
 // networkTransport is raft's own, over the links.
@@ -113,12 +149,15 @@ func (n *Node) networkTransport() raft.Transport {
 
 // bootstrap gives an empty log its first configuration: a lone node itself, one
 // that founds a cluster all the founders. Others get theirs from a leader.
-func (n *Node) bootstrap(conf *raft.Config, g *guard, trans raft.Transport) error {
-	exists, err := raft.HasExistingState(g, g, n.snaps)
+//
+// It does what raft.BootstrapCluster does, which would refuse to go on where a crash
+// has ended it after the first of its two writes.
+func (n *Node) bootstrap(g *guard) error {
+	last, err := g.LastIndex()
 	if err != nil {
 		return damaged("look for a log: %v", err)
 	}
-	if exists || n.links != nil && len(n.founders) == 0 {
+	if last > 0 || n.flusher.position().index > 0 || n.links != nil && len(n.founders) == 0 {
 		return nil
 	}
 	members := []string{n.cfg.ID}
@@ -135,7 +174,18 @@ func (n *Node) bootstrap(conf *raft.Config, g *guard, trans raft.Transport) erro
 	for _, id := range members {
 		first.Servers = append(first.Servers, raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(id), Suffrage: raft.Voter})
 	}
-	if err := raft.BootstrapCluster(conf, g, g, n.snaps, trans, first); err != nil {
+	term, err := g.GetUint64(termKey)
+	if err != nil && !isNotFound(err) {
+		return damaged("read term of the log: %v", err)
+	}
+	if term == 0 {
+		term = 1
+		if err := g.SetUint64(termKey, term); err != nil {
+			return fmt.Errorf("cluster: bootstrap: %w", err)
+		}
+	}
+	entry := &raft.Log{Index: 1, Term: term, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(first)}
+	if err := g.StoreLog(entry); err != nil {
 		return fmt.Errorf("cluster: bootstrap: %w", err)
 	}
 	return nil
@@ -182,6 +232,11 @@ func (g *guard) reaches(applied, durable uint64) error {
 // While raft runs each has its end, be it a lost leadership.
 func (n *Node) closeInstance(inst *instance) error {
 	<-n.batcher.idle()
+	if n.links != nil {
+		_ = inst.trans.Close() // it cannot fail; a frozen peer would hold up all that follows
+	}
+	<-inst.asked.close()
+	inst.nudges.Wait()
 	inst.raft.DeregisterObserver(inst.watch)
 	_ = inst.raft.Shutdown().Error() // it cannot fail
 	n.inst.Store(nil)

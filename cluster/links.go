@@ -13,9 +13,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/hashicorp/raft"
-
-	"github.com/escapement-go/scheduler/store"
 )
 
 // handshakeTime bounds the making of a connection, from dialing to the welcome.
@@ -37,33 +34,35 @@ type links struct {
 	mu        sync.Mutex // guards all below
 	closed    bool
 	open      map[net.Conn]bool
-	heard     map[string]string // address by node ID, as nodes tell of themselves
-	processes map[string]string // by node ID, the last that was let in
-	layer     *layer            // of the raft that runs; nil if none does
+	heard     map[string]string   // address by node ID, as nodes tell of themselves
+	failed    map[string]string   // address by node ID at which it was last not found
+	processes map[string]identity // by node ID, the last that was let in
+	layer     *layer              // of the raft that runs; nil if none does
 }
 
 // listen begins to accept connections. They are refused, or wait, as long as the
 // node cannot use them.
-func (n *Node) listen() (*links, error) {
+func (n *Node) listen() error {
 	cfg := n.cfg.Cluster
 	l := &links{
-		node: n, cfg: cfg, network: cfg.Network, process: uuid.NewString(),
-		open: make(map[net.Conn]bool), heard: make(map[string]string), processes: make(map[string]string),
+		node: n, cfg: cfg, network: cfg.Network, process: uuid.NewString(), open: make(map[net.Conn]bool),
+		heard: make(map[string]string), failed: make(map[string]string), processes: make(map[string]identity),
 	}
 	if l.network == nil {
 		l.network = tcp{}
 	}
 	ln, err := l.network.Listen(cfg.Bind)
 	if err != nil {
-		return nil, fmt.Errorf("cluster: listen on %s: %w", cfg.Bind, err)
+		return fmt.Errorf("cluster: listen on %s: %w", cfg.Bind, err)
 	}
 	l.ln = ln
 	if l.address = cfg.Advertise; l.address == "" {
 		l.address = ln.Addr().String()
 	}
 	l.ctx, l.stop = context.WithCancel(context.Background()) //nolint:forbidigo // of the node's life
+	n.links = l                                              // before anybody can come in by it
 	l.work.Go(l.accept)
-	return l, nil
+	return nil
 }
 
 // close ends all connections and waits for those who serve them.
@@ -84,27 +83,43 @@ func (l *links) close() error {
 	return err
 }
 
-// lookUp returns where a node is reached: what this node was configured with wins
-// over what was heard, and that over what the state knows.
-func (l *links) lookUp(id string) (string, error) {
+// addresses returns where a node may be reached, in the order to try: where this
+// node was configured to find it, where it said it was, where the state knows it.
+// One at which it was last not found comes last: a node may have moved though it is
+// configured elsewhere, and may be configured so because what it says is wrong.
+func (l *links) addresses(id string) []string {
+	var list []string
+	add := func(address string) {
+		if address != "" && !slices.Contains(list, address) {
+			list = append(list, address)
+		}
+	}
 	for _, p := range l.cfg.Peers {
 		if p.ID == id {
-			return p.Address, nil
+			add(p.Address)
 		}
 	}
 	l.mu.Lock()
-	heard := l.heard[id]
+	heard, failed := l.heard[id], l.failed[id]
 	l.mu.Unlock()
-	if heard != "" {
-		return heard, nil
-	}
+	add(heard)
 	l.node.mu.RLock()
-	defer l.node.mu.RUnlock()
-	m := l.node.state.Meta()
-	if rec, ok := m.Node(id); ok && rec.Address != "" {
-		return rec.Address, nil
+	meta := l.node.state.Meta()
+	l.node.mu.RUnlock()
+	rec, _ := meta.Node(id)
+	add(rec.Address)
+	if at := slices.Index(list, failed); at >= 0 {
+		list = append(slices.Delete(list, at, at+1), failed)
 	}
-	return "", fmt.Errorf("cluster: no address of node %q is known", id)
+	return list
+}
+
+// lookUp returns the likeliest address of a node, "" if none is known.
+func (l *links) lookUp(id string) string {
+	if list := l.addresses(id); len(list) > 0 {
+		return list[0]
+	}
+	return ""
 }
 
 // hear notes where a node says it is.
@@ -117,58 +132,81 @@ func (l *links) hear(id, address string) {
 	l.mu.Unlock()
 }
 
-// dial connects to a node by its ID.
+// dial connects to a node by its ID, at the first of its addresses where it is.
 func (l *links) dial(ctx context.Context, id string, kind streamKind) (net.Conn, error) {
-	address, err := l.lookUp(id)
-	if err != nil {
-		return nil, err
+	err := fmt.Errorf("cluster: no address of node %q is known", id)
+	for _, address := range l.addresses(id) {
+		var conn net.Conn
+		var w welcome
+		conn, w, err = l.dialAddress(ctx, address, id, kind)
+		if w.From == id { // it is there, whether or not it takes the connection
+			return conn, err
+		}
+		l.mu.Lock()
+		l.failed[id] = address
+		l.mu.Unlock()
+		if ctx.Err() != nil {
+			break
+		}
 	}
-	conn, _, err := l.dialAddress(ctx, address, id, kind)
-	return conn, err
+	return nil, err
 }
 
 // dialAddress connects to an address and presents this node. id is the node that
-// is expected there, "" if any may be. The connection has no deadline set.
+// is expected there, "" if any may be. Of a connection that was refused, the welcome
+// says more.
 func (l *links) dialAddress(ctx context.Context, address, id string, kind streamKind) (net.Conn, welcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
+	var w welcome
 	conn, err := l.connect(ctx, address)
 	if err != nil {
-		return nil, welcome{}, fmt.Errorf("cluster: dial %s: %w", address, err)
+		return nil, w, fmt.Errorf("cluster: dial %s: %w", address, err)
 	}
 	h := l.present(kind)
 	h.To = id
-	_ = conn.SetDeadline(time.Now().Add(handshakeTime)) // a failing deadline shows as a failing write
+	release := boundBy(ctx, conn)
 	_, err = conn.Write(appendFrame(append([]byte(nil), magic[:]...), frameHello, &h))
-	var w welcome
 	if err == nil {
 		err = expectFrame(conn, maxHello, frameWelcome, &w)
 	}
 	if err == nil {
 		err = w.refusal(address)
 	}
+	if !release() && err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		_ = conn.Close() // the first error says more
 		return nil, w, fmt.Errorf("cluster: dial %s: %w", address, err)
 	}
-	_ = conn.SetDeadline(time.Time{})
 	l.hear(w.Leader, w.LeaderAddress)
 	return conn, w, nil
 }
 
+// boundBy makes what is read from and written to conn fail when ctx ends, until the
+// returned function is called. That reports false if it came too late.
+func boundBy(ctx context.Context, conn net.Conn) (release func() bool) {
+	return context.AfterFunc(ctx, func() {
+		_ = conn.SetDeadline(time.Unix(1, 0)) // a closed connection fails anyway
+	})
+}
+
 // connect makes a connection that ends with the node.
 func (l *links) connect(ctx context.Context, address string) (net.Conn, error) {
-	conn, err := l.network.Dial(ctx, address)
+	raw, err := l.network.Dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	if l.cfg.TLS != nil {
-		conn = tls.Client(conn, l.cfg.clientTLS(address))
+	conn, err := l.track(raw)
+	if err == nil && l.cfg.TLS != nil {
+		return tls.Client(conn, l.cfg.clientTLS(address)), nil
 	}
-	return l.track(conn)
+	return conn, err
 }
 
-// tracked is a connection that the links close with themselves.
+// tracked is a connection that the links close with themselves. TLS is above it: its
+// farewell could take time.
 type tracked struct {
 	net.Conn
 	of *links
@@ -233,28 +271,34 @@ func (l *links) accept() {
 // welcome answers the hello of an accepted connection and hands it to whom it is
 // for.
 func (l *links) welcome(raw net.Conn) {
-	if l.cfg.TLS != nil {
-		raw = tls.Server(raw, l.cfg.serverTLS())
-	}
 	conn, err := l.track(raw)
 	if err != nil {
 		return
 	}
-	var h hello
-	_ = conn.SetDeadline(time.Now().Add(handshakeTime)) // a failing deadline shows as a failing read
-	if err := readHello(conn, &h); err != nil {
+	if l.cfg.TLS != nil {
+		conn = tls.Server(conn, l.cfg.serverTLS())
+	}
+	h, ok := l.greet(conn)
+	if !ok {
+		_ = conn.Close() // the dialer has been told why
+		return
+	}
+	l.serve(conn, h)
+}
+
+// greet reads the hello and answers it. It reports whether the connection is taken.
+func (l *links) greet(conn net.Conn) (*hello, bool) {
+	ctx, cancel := context.WithTimeout(l.ctx, handshakeTime)
+	defer cancel()
+	release := boundBy(ctx, conn)
+	h := new(hello)
+	if err := readHello(conn, h); err != nil {
 		l.node.log.Debug("connection refused", keyPeer, conn.RemoteAddr().String(), keyError, err)
-		_ = conn.Close()
-		return
+		return nil, false
 	}
-	w := l.judge(&h)
-	if _, err := conn.Write(appendFrame(nil, frameWelcome, &w)); err != nil || w.Refusal != accepted {
-		_ = conn.Close()
-		return
-	}
-	_ = conn.SetDeadline(time.Time{})
-	l.hear(h.From, h.Address)
-	l.serve(conn, &h)
+	w := l.judge(h)
+	_, err := conn.Write(appendFrame(nil, frameWelcome, &w))
+	return h, release() && err == nil && w.Refusal == accepted && streamKind(h.Stream) != streamProbe
 }
 
 func readHello(conn net.Conn, h *hello) error {
@@ -276,10 +320,10 @@ func (l *links) serve(conn net.Conn, h *hello) {
 		l.mu.Lock()
 		to := l.layer
 		l.mu.Unlock()
-		if to == nil || !to.offer(conn) {
-			_ = conn.Close()
+		if to != nil {
+			to.offer(conn)
+			return
 		}
-		return
 	case streamCalls:
 		l.node.serveCalls(conn, h.From)
 	case streamJoin:
@@ -290,78 +334,6 @@ func (l *links) serve(conn net.Conn, h *hello) {
 		}
 	}
 	_ = conn.Close()
-}
-
-// judge decides whether to take a connection.
-func (l *links) judge(h *hello) welcome {
-	n := l.node
-	n.mu.RLock()
-	meta := n.state.Meta()
-	n.mu.RUnlock()
-	cluster := meta.Cluster
-	w := welcome{
-		Cluster: cluster, From: n.cfg.ID, Incarnation: n.incarnation, Process: l.process, Level: store.FormatLevel,
-		Founded: n.begun.Load(), Member: n.knows(&meta, h),
-	}
-	w.Leader, w.LeaderAddress = n.leader()
-	refuse := func(why uint8, format string, args ...any) {
-		w.Refusal, w.Text = why, fmt.Sprintf(format, args...)
-	}
-	kind := streamKind(h.Stream)
-	switch {
-	case h.To != "" && h.To != n.cfg.ID:
-		refuse(refusedNode, "this is node %q, not %q", n.cfg.ID, h.To)
-	case h.From == n.cfg.ID && h.Process != l.process:
-		refuse(refusedDuplicate, "node ID %q is in use by the process at %s", h.From, l.address)
-	case h.Cluster != "" && cluster != "" && h.Cluster != cluster:
-		refuse(refusedCluster, "node %q is in cluster %s, node %q in %s", n.cfg.ID, cluster, h.From, h.Cluster)
-	case (kind == streamCalls || kind == streamSession) && !n.Leading():
-		refuse(refusedNotLeader, "node %q does not lead", n.cfg.ID)
-	case !l.only(h):
-		refuse(refusedDuplicate, "node ID %q is in use by another process", h.From)
-	}
-	return w
-}
-
-// only reports whether no other process is known to be alive under the node ID of
-// h, and from then on knows the process of h under it.
-func (l *links) only(h *hello) bool {
-	if h.From == l.node.cfg.ID {
-		return true
-	}
-	l.mu.Lock()
-	known, at := l.processes[h.From], l.heard[h.From]
-	l.mu.Unlock()
-	if known != "" && known != h.Process && at != "" && at != h.Address {
-		ctx, cancel := context.WithTimeout(l.ctx, time.Second)
-		defer cancel()
-		conn, w, err := l.dialAddress(ctx, at, h.From, streamJoin)
-		if err == nil {
-			_ = conn.Close()
-			if w.Process == known {
-				return false
-			}
-		}
-	}
-	l.mu.Lock()
-	l.processes[h.From] = h.Process
-	l.mu.Unlock()
-	return true
-}
-
-// refusal makes an error of a welcome that refuses.
-func (w *welcome) refusal(address string) error {
-	switch w.Refusal {
-	case accepted:
-		return nil
-	case refusedDuplicate:
-		return fmt.Errorf("%w: %s", ErrDuplicateID, w.Text)
-	case refusedCluster:
-		return fmt.Errorf("%w: %s", ErrOtherCluster, w.Text)
-	case refusedNotLeader:
-		return ErrNotLeader
-	}
-	return fmt.Errorf("cluster: refused by %s: %s", address, w.Text)
 }
 
 // DialLeader makes a connection for a worker session with the node that leads, if
@@ -387,99 +359,5 @@ func (n *Node) leader() (id, address string) {
 	if id == n.cfg.ID {
 		return id, n.links.address
 	}
-	address, err := n.links.lookUp(id)
-	if err != nil {
-		return id, "" // the asker may know more
-	}
-	return id, address
+	return id, n.links.lookUp(id) // the asker may know more
 }
-
-// layer is what raft's own transport connects through: raft knows nodes by their
-// IDs alone, and each dial looks up where the node is.
-type layer struct {
-	links *links
-	conns chan net.Conn
-	ended chan struct{}
-	once  sync.Once
-	mu    sync.Mutex
-	given map[net.Conn]bool // open, accepted for raft
-}
-
-func (l *links) newLayer() *layer {
-	y := &layer{links: l, conns: make(chan net.Conn), ended: make(chan struct{}), given: make(map[net.Conn]bool)}
-	l.mu.Lock()
-	l.layer = y
-	l.mu.Unlock()
-	return y
-}
-
-// offer gives raft a connection; it reports false if raft has ended.
-func (y *layer) offer(conn net.Conn) bool {
-	c := &givenConn{conn, y}
-	y.mu.Lock()
-	y.given[c] = true
-	y.mu.Unlock()
-	select {
-	case y.conns <- c:
-		return true
-	case <-y.ended:
-		_ = c.Close()
-		return false
-	}
-}
-
-type givenConn struct {
-	net.Conn
-	to *layer
-}
-
-// Close implements [net.Conn].
-func (c *givenConn) Close() error {
-	c.to.mu.Lock()
-	delete(c.to.given, c)
-	c.to.mu.Unlock()
-	return c.Conn.Close()
-}
-
-// Accept implements [net.Listener].
-func (y *layer) Accept() (net.Conn, error) {
-	select {
-	case c := <-y.conns:
-		return c, nil
-	case <-y.ended:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements [net.Listener]: raft's transport is at its end.
-func (y *layer) Close() error {
-	y.once.Do(func() { close(y.ended) })
-	y.mu.Lock()
-	given := slices.Collect(maps.Keys(y.given))
-	y.mu.Unlock()
-	for _, c := range given {
-		_ = c.Close() // raft's handlers find out
-	}
-	y.links.mu.Lock()
-	if y.links.layer == y {
-		y.links.layer = nil
-	}
-	y.links.mu.Unlock()
-	return nil
-}
-
-// Addr implements [net.Listener].
-func (y *layer) Addr() net.Addr { return nodeAddr(y.links.node.cfg.ID) }
-
-// Dial implements [raft.StreamLayer].
-func (y *layer) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(y.links.ctx, timeout)
-	defer cancel()
-	return y.links.dial(ctx, string(to), streamRaft)
-}
-
-// nodeAddr is a node ID as an address.
-type nodeAddr string
-
-func (nodeAddr) Network() string  { return "node" }
-func (a nodeAddr) String() string { return string(a) }

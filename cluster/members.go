@@ -49,6 +49,12 @@ func (m *members) of(id string) (seen, bool) {
 	return s, ok
 }
 
+// recent returns what was heard of a node within the last seconds.
+func (m *members) recent(id string) (peerStatus, bool) {
+	s, ok := m.of(id)
+	return s.status, ok && time.Since(s.at) < fresh
+}
+
 // Member is a node of the cluster as another node knows it.
 type Member struct {
 	ID       string
@@ -82,7 +88,7 @@ func (n *Node) Members() []Member {
 		if n.links != nil && m.ID == n.cfg.ID {
 			m.Address = n.links.address
 		} else if n.links != nil {
-			m.Address, _ = n.links.lookUp(m.ID) // "" if unknown
+			m.Address = n.links.lookUp(m.ID)
 		}
 		switch heard, ok := n.members.of(m.ID); {
 		case m.ID == n.cfg.ID:
@@ -105,8 +111,11 @@ func (n *Node) Members() []Member {
 // Remove takes a node out of the cluster for good, dead or alive. Its leases end.
 // To come back it has to join with an empty folder.
 //
-// Errors: [ErrNotMember]; [ErrNotLeader] if no leader takes the request; that of
-// ctx. After an error the node may be out nevertheless.
+// It is not done as long as of the voters that are left no majority was heard of
+// lately: the cluster could not go on.
+//
+// Errors: [ErrNotMember]; and when ctx ends, why it was not done: [ErrNotLeader] if
+// no leader takes the request. After an error the node may be out nevertheless.
 func (n *Node) Remove(ctx context.Context, id string) error {
 	for {
 		changed := n.changes.wait()
@@ -114,8 +123,11 @@ func (n *Node) Remove(ctx context.Context, id string) error {
 		if err == nil || errors.Is(err, ErrNotMember) || n.down() != nil {
 			return err
 		}
-		if pause(ctx, changed) != nil {
-			return err
+		switch ended := pause(ctx, changed); {
+		case ended != nil && errors.Is(err, ErrNotLeader):
+			return n.leaderless(ended)
+		case ended != nil:
+			return fmt.Errorf("%w: %w", err, ended)
 		}
 	}
 }
@@ -133,7 +145,7 @@ func (n *Node) remove(ctx context.Context, id string) error {
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // nothing is written any more
-	reply, err := request(conn, &joinRequest{Remove: id})
+	reply, err := request(ctx, conn, &joinRequest{Remove: id})
 	switch {
 	case err != nil:
 		return err
@@ -147,28 +159,68 @@ func (n *Node) remove(ctx context.Context, id string) error {
 
 // expel removes a node, on the leader.
 func (n *Node) expel(ctx context.Context, id string) error {
-	n.joining.Lock()
-	defer n.joining.Unlock()
+	if err := n.joining.enter(ctx); err != nil {
+		return err
+	}
+	defer n.joining.leave()
+	return n.expelNow(ctx, id)
+}
+
+// expelNow is expel while joining is held.
+func (n *Node) expelNow(ctx context.Context, id string) error {
 	inst := n.inst.Load()
 	if inst == nil || !n.Leading() {
 		return ErrNotLeader
 	}
-	n.mu.RLock()
-	meta := n.state.Meta()
-	n.mu.RUnlock()
-	_, known := meta.Node(id)
-	if !known && !isMember(inst.raft.GetConfiguration().Configuration(), id) {
+	members := inst.raft.GetConfiguration().Configuration()
+	_, known := n.meta().Node(id)
+	if !known && !isMember(members, id) {
 		return fmt.Errorf("%w: %q", ErrNotMember, id)
+	}
+	if alive, left := n.alive(members, id); 2*alive <= left {
+		return fmt.Errorf("cluster: remove node %q: of the %d voters left, %d are in contact: no majority", id, left, alive)
 	}
 	// The state first: a leader that removes itself cannot do it afterwards.
 	if err := n.setCluster(ctx, &store.SetCluster{Remove: []string{id}}); err != nil {
 		return err
 	}
-	if err := inst.raft.RemoveServer(raft.ServerID(id), 0, joinTime).Error(); err != nil {
-		return fmt.Errorf("cluster: remove node %q: %w", id, err)
+	if err := inst.remove(ctx, id); err != nil {
+		return err
 	}
 	n.log.Info("node removed", keyPeer, id)
 	return nil
+}
+
+// alive counts the voters without a node, and those of them that this node is in
+// contact with.
+func (n *Node) alive(members raft.Configuration, without string) (alive, voters int) {
+	for _, s := range members.Servers {
+		if s.Suffrage != raft.Voter || string(s.ID) == without {
+			continue
+		}
+		voters++
+		if _, ok := n.members.recent(string(s.ID)); ok || string(s.ID) == n.cfg.ID {
+			alive++
+		}
+	}
+	return alive, voters
+}
+
+// remove has raft take a server out of its configuration.
+func (inst *instance) remove(ctx context.Context, id string) error {
+	err := inst.await(ctx, func() raft.Future { return inst.raft.RemoveServer(raft.ServerID(id), 0, joinTime) })
+	if err != nil {
+		return fmt.Errorf("cluster: remove node %q: %w", id, err)
+	}
+	return nil
+}
+
+// meta returns the head of the state.
+func (n *Node) meta() *store.Meta {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	m := n.state.Meta()
+	return &m
 }
 
 // tendEvery is how often the leader looks after the cluster.
@@ -208,17 +260,19 @@ func (n *Node) tellContact(members raft.Configuration) {
 }
 
 func (n *Node) tendOnce(ctx context.Context, inst *instance) error {
-	n.mu.RLock()
-	meta := n.state.Meta()
-	n.mu.RUnlock()
+	if err := n.joining.enter(ctx); err != nil {
+		return err
+	}
+	defer n.joining.leave()
 	members := inst.raft.GetConfiguration().Configuration()
-	if set := n.news(&meta, members); set != nil {
+	meta := n.meta()
+	if set := n.news(meta, members); set != nil {
 		if err := n.setCluster(ctx, set); err != nil {
 			return err
 		}
 	}
 	n.tellContact(members)
-	return errors.Join(n.promote(inst, &meta, members), n.removeDead(ctx, members), n.watchClock(ctx, members))
+	return errors.Join(n.promote(ctx, inst, meta, members), n.removeDead(ctx, members), n.watchClock(ctx, members))
 }
 
 // news returns what the state should know and does not, or nil.
@@ -234,8 +288,10 @@ func (n *Node) news(meta *store.Meta, members raft.Configuration) *store.SetClus
 		now := rec
 		if string(s.ID) == n.cfg.ID {
 			now = n.record()
-		} else if heard, ok := n.members.of(string(s.ID)); ok && known {
-			now.Address, now.Level = heard.status.Address, heard.status.Level
+		} else if heard, ok := n.members.recent(string(s.ID)); ok && (!known || heard.Incarnation == rec.Incarnation) {
+			now = store.NodeRecord{
+				ID: string(s.ID), Incarnation: heard.Incarnation, Address: heard.Address, Level: heard.Level, Observer: heard.Observer,
+			}
 		}
 		if now != rec && !slices.ContainsFunc(set.Put, func(r store.NodeRecord) bool { return r.ID == now.ID }) {
 			set.Put = append(set.Put, now)
@@ -260,15 +316,16 @@ const (
 )
 
 // promote makes voters of those that have caught up.
-func (n *Node) promote(inst *instance, meta *store.Meta, members raft.Configuration) error {
+func (n *Node) promote(ctx context.Context, inst *instance, meta *store.Meta, members raft.Configuration) error {
 	for _, s := range members.Servers {
 		rec, known := meta.Node(string(s.ID))
-		heard, ok := n.members.of(string(s.ID))
-		if s.Suffrage == raft.Voter || !known || rec.Observer || !ok ||
-			time.Since(heard.at) > fresh || heard.status.Applied+caughtUp < n.applied.Load() || heard.status.Applied == 0 {
+		heard, ok := n.members.recent(string(s.ID))
+		if s.Suffrage == raft.Voter || !known || rec.Observer || !ok || heard.Incarnation != rec.Incarnation ||
+			heard.Applied+caughtUp < n.applied.Load() || heard.Applied == 0 {
 			continue
 		}
-		if err := inst.raft.AddVoter(s.ID, s.Address, 0, joinTime).Error(); err != nil {
+		err := inst.await(ctx, func() raft.Future { return inst.raft.AddVoter(s.ID, s.Address, 0, joinTime) })
+		if err != nil {
 			return fmt.Errorf("cluster: make node %q a voter: %w", s.ID, err)
 		}
 		n.log.Info("node votes", keyPeer, s.ID)
@@ -276,30 +333,25 @@ func (n *Node) promote(inst *instance, meta *store.Meta, members raft.Configurat
 	return nil
 }
 
-// removeDead takes out one node that was not heard of for too long, if a majority
-// of what is left was heard of lately.
+// removeDead takes out one node that this leader has not heard of for too long.
 func (n *Node) removeDead(ctx context.Context, members raft.Configuration) error {
 	bound := n.cfg.Cluster.RemoveDead
 	if bound == 0 {
 		return nil
 	}
-	alive, dead := 0, ""
 	for _, s := range members.Servers {
-		heard, ok := n.members.of(string(s.ID))
-		switch {
-		case string(s.ID) == n.cfg.ID, ok && time.Since(heard.at) < fresh:
-			if s.Suffrage == raft.Voter {
-				alive++
-			}
-		case ok && time.Since(heard.at) > bound, !ok && n.ledFor() > bound:
-			dead = string(s.ID)
+		since := *n.ledSince.Load() // before, others heard of it
+		if heard, ok := n.members.of(string(s.ID)); ok && heard.at.After(since) {
+			since = heard.at
 		}
+		alive, left := n.alive(members, string(s.ID))
+		if string(s.ID) == n.cfg.ID || time.Since(since) < bound || left < 2 || 2*alive <= left {
+			continue
+		}
+		n.log.Warn("node is dead, it is taken out", keyPeer, s.ID, keyBound, bound)
+		return n.expelNow(ctx, string(s.ID))
 	}
-	if dead == "" || len(members.Servers) < 3 || 2*alive <= len(members.Servers)-1 {
-		return nil
-	}
-	n.log.Warn("node is dead, it is taken out", keyPeer, dead, keyBound, bound)
-	return n.expel(ctx, dead)
+	return nil
 }
 
 // StepAside hands leadership over if this node leads and another voter can take it.
@@ -314,16 +366,8 @@ func (n *Node) StepAside(ctx context.Context) error {
 		return nil
 	}
 	n.log.Info("handing leadership over")
-	done := inst.raft.LeadershipTransfer()
-	result := make(chan error, 1) // 1: raft's answer is taken even if nobody waits
-	go func() { result <- done.Error() }()
-	select {
-	case err := <-result:
-		if err != nil {
-			return fmt.Errorf("cluster: hand leadership over: %w", err)
-		}
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := inst.await(ctx, inst.raft.LeadershipTransfer); err != nil {
+		return fmt.Errorf("cluster: hand leadership over: %w", err)
 	}
+	return nil
 }

@@ -50,12 +50,12 @@ type Node struct {
 	members     members
 	waits       atomic.Pointer[string] // why it is in no cluster yet, or not let in
 	skewed      atomic.Bool            // its clock is off, as it found while leading
-	joining     sync.Mutex             // serialises changes of membership
-	born        time.Time
-	ledSince    atomic.Int64 // ns since born; of the last time it began to lead
+	joining     gate                   // held to change the membership, or what the state says of it
+	term        atomic.Uint64          // in which this node leads, or led last
+	ledSince    atomic.Pointer[time.Time]
 
 	promised  atomic.Uint64               // index that this node's callers were answered for
-	committed atomic.Pointer[logPosition] // of the newest entry applied
+	committed atomic.Pointer[logPosition] // of the newest entry of this node's that was applied
 	nudges    chan struct{}               // 1: committed has moved
 	watchers  atomic.Int64                // who waits for moved
 	moved     notice                      // the state has moved on
@@ -99,7 +99,7 @@ func Open(ctx context.Context, cfg Setup) (*Node, error) {
 		cfg: cfg, log: cfg.Logger.With(slog.String(keyNodeID, cfg.ID)),
 		clocks: clocks{wall: cfg.Clock},
 		parked: make(chan struct{}), stop: make(chan struct{}), stopped: make(chan struct{}),
-		born: time.Now(), nudges: make(chan struct{}, 1),
+		joining: newGate(), nudges: make(chan struct{}, 1),
 	}
 	n.life, n.end = context.WithCancel(context.WithoutCancel(ctx))
 	n.batcher, n.flusher, n.snaps = newBatcher(n), newFlusher(n), &snapshots{node: n}
@@ -139,7 +139,7 @@ func (n *Node) take() error {
 	if err != nil {
 		return err
 	}
-	if n.links, err = n.listen(); err != nil {
+	if err := n.listen(); err != nil {
 		return err
 	}
 	if empty {

@@ -12,21 +12,19 @@ import (
 // the next entry or, if there is none, up to 100 ms later; until then their reads,
 // and their callers that wait for a run's end, would see the past.
 //
-// What it sends is an AppendEntries without entries, from the leader of its term,
-// about an entry that is committed: a message that raft itself might have sent.
+// What it sends is an AppendEntries without entries, in the term of an entry of this
+// node's own that is committed: a message that raft itself might have sent, however
+// late it comes. (Raft's current term would not do: it may be another leader's.)
 type nudger struct {
 	node *Node
 	inst *instance
-	term uint64
 
-	mu    sync.Mutex // guards busy
-	busy  map[raft.ServerID]bool
-	sends sync.WaitGroup
+	mu   sync.Mutex // guards busy
+	busy map[raft.ServerID]bool
 }
 
 // run sends until ctx ends.
 func (d *nudger) run(ctx context.Context) {
-	defer d.sends.Wait()
 	for {
 		select {
 		case <-d.node.nudges:
@@ -57,24 +55,33 @@ func (d *nudger) nudge() {
 		if !free {
 			continue
 		}
-		d.sends.Go(func() {
+		d.inst.nudges.Go(func() {
 			self := []byte(d.node.cfg.ID)
 			_ = trans.AppendEntries(s.ID, s.Address, &raft.AppendEntriesRequest{ // raft will tell it in its own time
 				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: self, Addr: self},
-				Term:      d.term, PrevLogEntry: at.index, PrevLogTerm: at.term, LeaderCommitIndex: at.index,
+				Term:      at.term, PrevLogEntry: at.index, PrevLogTerm: at.term, LeaderCommitIndex: at.index,
 			}, new(raft.AppendEntriesResponse))
 			d.mu.Lock()
 			d.busy[s.ID] = false
 			d.mu.Unlock()
 			if now := d.node.committed.Load(); now != at {
-				d.node.nudge()
+				d.node.poke()
 			}
 		})
 	}
 }
 
-// nudge asks the nudger, if one runs, to look.
-func (n *Node) nudge() {
+// nudge has the followers told of an entry of this node's.
+func (n *Node) nudge(index, term uint64) {
+	if n.links == nil {
+		return
+	}
+	n.committed.Store(&logPosition{index, term})
+	n.poke()
+}
+
+// poke asks the nudger, if one runs, to look.
+func (n *Node) poke() {
 	select {
 	case n.nudges <- struct{}{}:
 	default:
@@ -86,14 +93,13 @@ type logPosition struct{ index, term uint64 }
 
 // lead runs what a leader of several nodes does besides proposing, until the
 // returned function is called.
-func (n *Node) lead(inst *instance, term uint64) (end func()) {
+func (n *Node) lead(inst *instance) (end func()) {
 	if n.links == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(n.links.ctx)
-	d := &nudger{node: n, inst: inst, term: term, busy: make(map[raft.ServerID]bool)}
+	d := &nudger{node: n, inst: inst, busy: make(map[raft.ServerID]bool)}
 	n.members.forget() // who was silent in an earlier reign is not dead in this one
-	n.ledSince.Store(int64(time.Since(n.born)))
 	var work sync.WaitGroup
 	work.Go(func() { d.run(ctx) })
 	work.Go(func() { n.tend(ctx, inst) })
@@ -104,6 +110,4 @@ func (n *Node) lead(inst *instance, term uint64) (end func()) {
 }
 
 // ledFor is since when this node has led.
-func (n *Node) ledFor() time.Duration {
-	return time.Since(n.born) - time.Duration(n.ledSince.Load())
-}
+func (n *Node) ledFor() time.Duration { return time.Since(*n.ledSince.Load()) }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -96,6 +97,7 @@ func (n *Node) Repeat(ctx context.Context, cmd store.Command) (store.Result, err
 // the outcome is known.
 func (n *Node) retry(ctx context.Context, try func() (store.Result, error)) (store.Result, error) {
 	var unsure error // the last try of unknown outcome
+	alone := false   // the last try that came to its end found no leader
 	for {
 		changed := n.changes.wait()
 		res, err := try()
@@ -105,18 +107,45 @@ func (n *Node) retry(ctx context.Context, try func() (store.Result, error)) (sto
 		if errors.Is(err, ErrOutcomeUnknown) {
 			unsure = err
 		}
+		ended := ctx.Err()
+		alone = errors.Is(err, ErrNotLeader) || alone && ended != nil
 		switch {
-		case ctx.Err() != nil, errors.Is(err, ErrClosed), errors.Is(err, ErrParked):
+		case errors.Is(err, ErrClosed), errors.Is(err, ErrParked):
 			return res, worst(unsure, err)
-		case errors.Is(err, ErrNotLeader), unsure != nil:
+		case ended != nil && !alone:
+			return res, worst(unsure, err)
+		case alone, unsure != nil:
 			// Repeated.
 		default:
 			return res, err
 		}
-		if err := pause(ctx, changed); err != nil {
-			return res, worst(unsure, err)
+		if ended == nil {
+			ended = pause(ctx, changed)
+		}
+		switch {
+		case ended == nil:
+		case alone:
+			return res, worst(unsure, n.leaderless(ended))
+		default:
+			return res, worst(unsure, ended)
 		}
 	}
+}
+
+// leaderless is the error of a call that has found no leader when its context ended.
+func (n *Node) leaderless(ended error) error {
+	known := "the log is not open"
+	if waits := n.waits.Load(); waits != nil {
+		known = *waits
+	} else if inst := n.inst.Load(); inst != nil {
+		known = fmt.Sprintf("none is known in term %d", inst.raft.CurrentTerm())
+		if _, id := inst.raft.LeaderWithID(); id != "" {
+			known = fmt.Sprintf("node %q won term %d and does not answer", id, inst.raft.CurrentTerm())
+		} else if last := inst.raft.LastContact(); !last.IsZero() {
+			known += fmt.Sprintf(", none was heard of for %v", time.Since(last).Round(time.Millisecond))
+		}
+	}
+	return fmt.Errorf("%w: %s: %w", ErrNotLeader, known, ended)
 }
 
 // worst is the error to report: once a try may have been committed, no later

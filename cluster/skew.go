@@ -52,22 +52,36 @@ func (n *Node) watchClock(ctx context.Context, members raft.Configuration) error
 	bound := int64(n.cfg.Cluster.MaxClockSkew)
 	offsets := []int64{0}
 	for _, s := range members.Servers {
-		heard, ok := n.members.of(string(s.ID))
-		if string(s.ID) != n.cfg.ID && ok && time.Since(heard.at) < fresh && heard.status.Error > 0 {
-			offsets = append(offsets, heard.status.Offset)
+		if heard, ok := n.members.recent(string(s.ID)); ok && string(s.ID) != n.cfg.ID && heard.Error > 0 {
+			offsets = append(offsets, atLeast(heard.Offset, heard.Error))
 		}
 	}
-	if len(offsets) < 3 { // of two clocks nobody knows which is wrong
-		return nil
-	}
-	slices.Sort(offsets)
-	median := offsets[len(offsets)/2]
-	if max(median, -median) <= bound {
+	off := median(offsets)
+	if max(off, -off) <= bound {
 		n.skewed.Store(false)
 		return nil
 	}
 	if !n.skewed.Swap(true) {
-		n.log.Error("the wall clock is off the other nodes': leadership is handed over", keyBound, time.Duration(bound), "off_by", -time.Duration(median))
+		n.log.Error("the wall clock is off the other nodes': leadership is handed over", keyBound, time.Duration(bound), "off_by", -time.Duration(off))
 	}
 	return n.StepAside(ctx)
+}
+
+// atLeast returns what is sure of an offset that may be off by so much.
+func atLeast(offset, by int64) int64 {
+	if offset < 0 {
+		return min(offset+by, 0)
+	}
+	return max(offset-by, 0)
+}
+
+// median returns the middle of the offsets, of two middles the one nearer to 0: of
+// two clocks, or of two against two, nobody knows which are wrong.
+func median(offsets []int64) int64 {
+	slices.Sort(offsets)
+	low, high := offsets[(len(offsets)-1)/2], offsets[len(offsets)/2]
+	if max(low, -low) < max(high, -high) {
+		return low
+	}
+	return high
 }

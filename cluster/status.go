@@ -89,13 +89,8 @@ func (n *Node) role(inst *instance) Role {
 	}
 }
 
-// Term returns raft's current term, 0 while raft does not run.
-func (n *Node) Term() uint64 {
-	if inst := n.inst.Load(); inst != nil {
-		return inst.raft.CurrentTerm()
-	}
-	return 0
-}
+// Term returns the term in which the node leads, or led last; 0 if it never did.
+func (n *Node) Term() uint64 { return n.term.Load() }
 
 // Leading reports whether the node leads: whether it takes proposals.
 func (n *Node) Leading() bool { return n.leading.Load() }

@@ -32,6 +32,7 @@ func (n *Node) supervise(inst *instance) {
 			n.log.Error("log fails, it is opened anew once it can be written", keyError, fault)
 			if inst = n.reopen(); inst != nil {
 				n.ailment.end()
+				n.batcher.refuse(ErrNotLeader) // no longer for the log's sake
 			}
 		}
 	}
@@ -75,7 +76,7 @@ func (n *Node) serve(inst *instance) {
 			ends()
 			ends = func() {}
 			if leads && n.takeLead(inst) {
-				ends = n.lead(inst, inst.raft.CurrentTerm())
+				ends = n.lead(inst)
 			}
 		case <-inst.leaders:
 			_, id := inst.raft.LeaderWithID()
@@ -103,10 +104,16 @@ func (n *Node) takeLead(inst *instance) bool {
 		}
 		return false // another word comes by LeaderCh
 	}
-	if n.ending() {
-		return false
+	if n.ending() || inst.raft.State() != raft.Leader || inst.raft.CurrentTerm() != term {
+		return false // of a leadership lost and won again word comes too
 	}
-	if !n.turn(true, func() { n.clocks.start(n.state.Meta(), term) }) {
+	begin := func() {
+		now := time.Now()
+		n.term.Store(term)
+		n.ledSince.Store(&now)
+		n.clocks.start(n.state.Meta(), term)
+	}
+	if !n.turn(true, begin) {
 		return false
 	}
 	n.batcher.lead(inst.raft)

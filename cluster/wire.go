@@ -35,6 +35,7 @@ const (
 	streamCalls   streamKind = 'C' // calls of a follower, and what it tells of itself
 	streamSession streamKind = 'S' // a worker session; the host's
 	streamJoin    streamKind = 'J' // asks who is there, and to be let in
+	streamProbe   streamKind = 'P' // asks who is there, and ends
 )
 
 // frameKind says what a frame is.
@@ -76,10 +77,11 @@ type welcome struct {
 	From          string `msg:"f"`
 	Incarnation   string `msg:"i"`
 	Process       string `msg:"p"`
-	Level         uint16 `msg:"v"` // the newest format its build can read
-	Founded       bool   `msg:"o"` // it is in a cluster, or founds one
-	Member        bool   `msg:"m"` // so is the dialer, under its incarnation
-	Leader        string `msg:"l"` // "" if unknown
+	Level         uint16 `msg:"v"`           // the newest format its build can read
+	Founded       bool   `msg:"o"`           // it is in a cluster, or founds one
+	Member        bool   `msg:"m"`           // so is the dialer, under its incarnation
+	Stranger      bool   `msg:"n,omitempty"` // the acceptor leads, and the dialer is no member, or was with another memory
+	Leader        string `msg:"l"`           // "" if unknown
 	LeaderAddress string `msg:"a"`
 }
 
@@ -90,6 +92,7 @@ const (
 	refusedNode
 	refusedDuplicate
 	refusedNotLeader
+	refusedStranger
 )
 
 // callsRequest carries what a follower's callers ask of the leader.
@@ -119,12 +122,14 @@ type callOutcome struct {
 
 // peerStatus is what a follower tells the leader of itself, a few times a second.
 type peerStatus struct {
-	Applied uint64 `msg:"a"`
-	Level   uint16 `msg:"l"`
-	Address string `msg:"d"`
-	Sent    int64  `msg:"s"` // ns wall of the sender
-	Offset  int64  `msg:"o"` // ns, its wall clock less the leader's, as it knows it
-	Error   int64  `msg:"e"` // ns, by how much Offset may be off; 0: it does not know yet
+	Incarnation string `msg:"i"`
+	Applied     uint64 `msg:"a"`
+	Level       uint16 `msg:"l"`
+	Address     string `msg:"d"`
+	Observer    bool   `msg:"b,omitempty"`
+	Sent        int64  `msg:"s"` // ns wall of the sender
+	Offset      int64  `msg:"o"` // ns, its wall clock less the leader's, as it knows it
+	Error       int64  `msg:"e"` // ns, by how much Offset may be off; 0: it does not know yet
 }
 
 // statusReply carries the leader's wall clock.

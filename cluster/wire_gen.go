@@ -697,25 +697,46 @@ func (z joinRequest) Msgsize() (s int) {
 // MarshalMsg implements msgp.Marshaler
 func (z *peerStatus) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 6
-	// string "a"
-	o = append(o, 0x86, 0xa1, 0x61)
-	o = msgp.AppendUint64(o, z.Applied)
-	// string "l"
-	o = append(o, 0xa1, 0x6c)
-	o = msgp.AppendUint16(o, z.Level)
-	// string "d"
-	o = append(o, 0xa1, 0x64)
-	o = msgp.AppendString(o, z.Address)
-	// string "s"
-	o = append(o, 0xa1, 0x73)
-	o = msgp.AppendInt64(o, z.Sent)
-	// string "o"
-	o = append(o, 0xa1, 0x6f)
-	o = msgp.AppendInt64(o, z.Offset)
-	// string "e"
-	o = append(o, 0xa1, 0x65)
-	o = msgp.AppendInt64(o, z.Error)
+	// check for omitted fields
+	zb0001Len := uint32(8)
+	var zb0001Mask uint8 /* 8 bits */
+	_ = zb0001Mask
+	if z.Observer == false {
+		zb0001Len--
+		zb0001Mask |= 0x10
+	}
+	// variable map header, size zb0001Len
+	o = append(o, 0x80|uint8(zb0001Len))
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		// string "i"
+		o = append(o, 0xa1, 0x69)
+		o = msgp.AppendString(o, z.Incarnation)
+		// string "a"
+		o = append(o, 0xa1, 0x61)
+		o = msgp.AppendUint64(o, z.Applied)
+		// string "l"
+		o = append(o, 0xa1, 0x6c)
+		o = msgp.AppendUint16(o, z.Level)
+		// string "d"
+		o = append(o, 0xa1, 0x64)
+		o = msgp.AppendString(o, z.Address)
+		if (zb0001Mask & 0x10) == 0 { // if not omitted
+			// string "b"
+			o = append(o, 0xa1, 0x62)
+			o = msgp.AppendBool(o, z.Observer)
+		}
+		// string "s"
+		o = append(o, 0xa1, 0x73)
+		o = msgp.AppendInt64(o, z.Sent)
+		// string "o"
+		o = append(o, 0xa1, 0x6f)
+		o = msgp.AppendInt64(o, z.Offset)
+		// string "e"
+		o = append(o, 0xa1, 0x65)
+		o = msgp.AppendInt64(o, z.Error)
+	}
 	return
 }
 
@@ -737,6 +758,12 @@ func (z *peerStatus) UnmarshalMsg(bts []byte) (o []byte, err error) {
 			return
 		}
 		switch msgp.UnsafeString(field) {
+		case "i":
+			z.Incarnation, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Incarnation")
+				return
+			}
 		case "a":
 			z.Applied, bts, err = msgp.ReadUint64Bytes(bts)
 			if err != nil {
@@ -753,6 +780,12 @@ func (z *peerStatus) UnmarshalMsg(bts []byte) (o []byte, err error) {
 			z.Address, bts, err = msgp.ReadStringBytes(bts)
 			if err != nil {
 				err = msgp.WrapError(err, "Address")
+				return
+			}
+		case "b":
+			z.Observer, bts, err = msgp.ReadBoolBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Observer")
 				return
 			}
 		case "s":
@@ -787,7 +820,7 @@ func (z *peerStatus) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *peerStatus) Msgsize() (s int) {
-	s = 1 + 2 + msgp.Uint64Size + 2 + msgp.Uint16Size + 2 + msgp.StringPrefixSize + len(z.Address) + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size
+	s = 1 + 2 + msgp.StringPrefixSize + len(z.Incarnation) + 2 + msgp.Uint64Size + 2 + msgp.Uint16Size + 2 + msgp.StringPrefixSize + len(z.Address) + 2 + msgp.BoolSize + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size
 	return
 }
 
@@ -883,40 +916,58 @@ func (z streamKind) Msgsize() (s int) {
 // MarshalMsg implements msgp.Marshaler
 func (z *welcome) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
-	// map header, size 11
-	// string "r"
-	o = append(o, 0x8b, 0xa1, 0x72)
-	o = msgp.AppendUint8(o, z.Refusal)
-	// string "x"
-	o = append(o, 0xa1, 0x78)
-	o = msgp.AppendString(o, z.Text)
-	// string "c"
-	o = append(o, 0xa1, 0x63)
-	o = msgp.AppendString(o, z.Cluster)
-	// string "f"
-	o = append(o, 0xa1, 0x66)
-	o = msgp.AppendString(o, z.From)
-	// string "i"
-	o = append(o, 0xa1, 0x69)
-	o = msgp.AppendString(o, z.Incarnation)
-	// string "p"
-	o = append(o, 0xa1, 0x70)
-	o = msgp.AppendString(o, z.Process)
-	// string "v"
-	o = append(o, 0xa1, 0x76)
-	o = msgp.AppendUint16(o, z.Level)
-	// string "o"
-	o = append(o, 0xa1, 0x6f)
-	o = msgp.AppendBool(o, z.Founded)
-	// string "m"
-	o = append(o, 0xa1, 0x6d)
-	o = msgp.AppendBool(o, z.Member)
-	// string "l"
-	o = append(o, 0xa1, 0x6c)
-	o = msgp.AppendString(o, z.Leader)
-	// string "a"
-	o = append(o, 0xa1, 0x61)
-	o = msgp.AppendString(o, z.LeaderAddress)
+	// check for omitted fields
+	zb0001Len := uint32(12)
+	var zb0001Mask uint16 /* 12 bits */
+	_ = zb0001Mask
+	if z.Stranger == false {
+		zb0001Len--
+		zb0001Mask |= 0x200
+	}
+	// variable map header, size zb0001Len
+	o = append(o, 0x80|uint8(zb0001Len))
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		// string "r"
+		o = append(o, 0xa1, 0x72)
+		o = msgp.AppendUint8(o, z.Refusal)
+		// string "x"
+		o = append(o, 0xa1, 0x78)
+		o = msgp.AppendString(o, z.Text)
+		// string "c"
+		o = append(o, 0xa1, 0x63)
+		o = msgp.AppendString(o, z.Cluster)
+		// string "f"
+		o = append(o, 0xa1, 0x66)
+		o = msgp.AppendString(o, z.From)
+		// string "i"
+		o = append(o, 0xa1, 0x69)
+		o = msgp.AppendString(o, z.Incarnation)
+		// string "p"
+		o = append(o, 0xa1, 0x70)
+		o = msgp.AppendString(o, z.Process)
+		// string "v"
+		o = append(o, 0xa1, 0x76)
+		o = msgp.AppendUint16(o, z.Level)
+		// string "o"
+		o = append(o, 0xa1, 0x6f)
+		o = msgp.AppendBool(o, z.Founded)
+		// string "m"
+		o = append(o, 0xa1, 0x6d)
+		o = msgp.AppendBool(o, z.Member)
+		if (zb0001Mask & 0x200) == 0 { // if not omitted
+			// string "n"
+			o = append(o, 0xa1, 0x6e)
+			o = msgp.AppendBool(o, z.Stranger)
+		}
+		// string "l"
+		o = append(o, 0xa1, 0x6c)
+		o = msgp.AppendString(o, z.Leader)
+		// string "a"
+		o = append(o, 0xa1, 0x61)
+		o = msgp.AppendString(o, z.LeaderAddress)
+	}
 	return
 }
 
@@ -992,6 +1043,12 @@ func (z *welcome) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Member")
 				return
 			}
+		case "n":
+			z.Stranger, bts, err = msgp.ReadBoolBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Stranger")
+				return
+			}
 		case "l":
 			z.Leader, bts, err = msgp.ReadStringBytes(bts)
 			if err != nil {
@@ -1018,6 +1075,6 @@ func (z *welcome) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *welcome) Msgsize() (s int) {
-	s = 1 + 2 + msgp.Uint8Size + 2 + msgp.StringPrefixSize + len(z.Text) + 2 + msgp.StringPrefixSize + len(z.Cluster) + 2 + msgp.StringPrefixSize + len(z.From) + 2 + msgp.StringPrefixSize + len(z.Incarnation) + 2 + msgp.StringPrefixSize + len(z.Process) + 2 + msgp.Uint16Size + 2 + msgp.BoolSize + 2 + msgp.BoolSize + 2 + msgp.StringPrefixSize + len(z.Leader) + 2 + msgp.StringPrefixSize + len(z.LeaderAddress)
+	s = 1 + 2 + msgp.Uint8Size + 2 + msgp.StringPrefixSize + len(z.Text) + 2 + msgp.StringPrefixSize + len(z.Cluster) + 2 + msgp.StringPrefixSize + len(z.From) + 2 + msgp.StringPrefixSize + len(z.Incarnation) + 2 + msgp.StringPrefixSize + len(z.Process) + 2 + msgp.Uint16Size + 2 + msgp.BoolSize + 2 + msgp.BoolSize + 2 + msgp.BoolSize + 2 + msgp.StringPrefixSize + len(z.Leader) + 2 + msgp.StringPrefixSize + len(z.LeaderAddress)
 	return
 }

@@ -1,0 +1,161 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+)
+
+// Promised waits until this node's state shows everything that its own calls have
+// been answered for. Errors: those of [Node.reach].
+func (n *Node) Promised(ctx context.Context) error { return n.reach(ctx, n.promised.Load()) }
+
+// Confirmed waits until this node's state shows everything that was acknowledged
+// anywhere before the call: reading after it is linearizable.
+// Errors: [ErrNotLeader] if no leader confirms that it leads, [ErrParked],
+// [ErrClosed], that of ctx.
+func (n *Node) Confirmed(ctx context.Context) error {
+	for {
+		changed := n.changes.wait()
+		if err := n.down(); err != nil {
+			return err
+		}
+		index, err := n.confirmed(ctx)
+		if err == nil {
+			return n.reach(ctx, index)
+		}
+		if !errors.Is(err, ErrNotLeader) {
+			return err
+		}
+		if ended := pause(ctx, changed); ended != nil {
+			return n.leaderless(ended)
+		}
+	}
+}
+
+func (n *Node) confirmed(ctx context.Context) (uint64, error) {
+	if n.Leading() {
+		return n.confirm(ctx)
+	}
+	reply, err := n.question(ctx, &callsRequest{Read: true})
+	if err != nil {
+		return 0, err
+	}
+	return reply.Index, nil
+}
+
+// Ask puts a question of the host's to the node that leads, this one included,
+// where OnAsk answers it. It is asked again while leadership changes.
+// Errors: [ErrNotLeader], [ErrParked], [ErrClosed], that of ctx.
+func (n *Node) Ask(ctx context.Context, question []byte) ([]byte, error) {
+	for {
+		changed := n.changes.wait()
+		if err := n.down(); err != nil {
+			return nil, err
+		}
+		answer, err := n.askOnce(ctx, question)
+		if err == nil || !errors.Is(err, ErrNotLeader) {
+			return answer, err
+		}
+		if ended := pause(ctx, changed); ended != nil {
+			return nil, n.leaderless(ended)
+		}
+	}
+}
+
+func (n *Node) askOnce(ctx context.Context, question []byte) ([]byte, error) {
+	if n.Leading() {
+		return n.answer(question)
+	}
+	reply, err := n.question(ctx, &callsRequest{Ask: question})
+	if err != nil {
+		return nil, err
+	}
+	return reply.Answer, nil
+}
+
+func (n *Node) answer(question []byte) ([]byte, error) {
+	if n.cfg.OnAsk == nil || !n.Leading() {
+		return nil, ErrNotLeader
+	}
+	return n.cfg.OnAsk(question)
+}
+
+// question sends a request that changes nothing. Errors: [ErrNotLeader], that of
+// ctx.
+func (n *Node) question(ctx context.Context, req *callsRequest) (*callsReply, error) {
+	n.batcher.mu.Lock()
+	r := n.batcher.remote
+	n.batcher.mu.Unlock()
+	if r == nil {
+		return nil, ErrNotLeader
+	}
+	answer, err := r.ask(req)
+	if err != nil {
+		return nil, ErrNotLeader
+	}
+	select {
+	case reply := <-answer:
+		if reply.Failure != failNone {
+			return nil, ErrNotLeader
+		}
+		return reply, nil
+	case <-r.closed:
+		return nil, ErrNotLeader
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// confirm makes sure that this node leads, and returns the index of all that was
+// acknowledged before.
+func (n *Node) confirm(ctx context.Context) (uint64, error) {
+	inst, term := n.inst.Load(), n.Term()
+	if inst == nil || !n.Leading() {
+		return 0, ErrNotLeader
+	}
+	index := n.applied.Load()
+	if err := inst.await(ctx, inst.raft.VerifyLeader); err != nil {
+		return 0, cmp.Or(ctx.Err(), ErrNotLeader)
+	}
+	if inst.raft.CurrentTerm() != term { // it led once more; what others led to meanwhile may not be applied
+		return 0, ErrNotLeader
+	}
+	return index, nil
+}
+
+// reach waits until the state is at index.
+// Errors: [ErrParked], [ErrClosed], that of ctx.
+func (n *Node) reach(ctx context.Context, index uint64) error {
+	if n.applied.Load() >= index {
+		return nil
+	}
+	n.watchers.Add(1)
+	defer n.watchers.Add(-1)
+	for {
+		moved := n.moved.wait()
+		if n.applied.Load() >= index {
+			return nil
+		}
+		if err := n.down(); err != nil {
+			return err
+		}
+		select {
+		case <-moved:
+		case <-n.stop:
+		case <-n.parked:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// down returns why the node does nothing any more, or nil.
+func (n *Node) down() error {
+	select {
+	case <-n.stop:
+		return ErrClosed
+	default:
+		return n.parkedBy()
+	}
+}
