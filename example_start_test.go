@@ -100,3 +100,43 @@ func ExampleAfter() {
 	fmt.Println(scheduler.After(10 * time.Minute).Describe())
 	// Output: 10m0s after the run before has ended
 }
+
+func ExampleScheduler_RollbackSchedule() {
+	ctx := context.Background()
+	s := begin(scheduler.WithHandler(SendEmail, send))
+	defer s.Shutdown(ctx)
+	for _, expr := range []string{"0 9 * * *", "* 9 * * *"} {
+		err := s.Schedule(ctx, "digest", scheduler.Cron(expr), SendEmail.With(Email{To: "team@example.com"}), scheduler.By("ann"))
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := s.RollbackSchedule(ctx, "digest", 1, scheduler.By("bob")); err != nil {
+		log.Fatal(err)
+	}
+	for v, err := range s.ScheduleVersions(ctx, "digest") {
+		fmt.Println(v.Version, v.Author, v.Trigger.Describe(), v.Note, err)
+	}
+	// Output:
+	// 1 ann at 09:00 every day  <nil>
+	// 2 ann every minute from 09:00 to 09:59  <nil>
+	// 3 bob at 09:00 every day back to version 1 <nil>
+}
+
+func ExampleCanary() {
+	ctx := context.Background()
+	daily := scheduler.Cron("@daily")
+	s := begin(
+		scheduler.WithHandler(SendEmail, send),
+		scheduler.WithSchedule("digest", daily, SendEmail.With(Email{To: "team@example.com"})),
+	)
+	defer s.Shutdown(ctx)
+	// Every tenth tick runs the new version, until 20 of its runs have ended; the second
+	// one that fails reverts it.
+	err := s.Schedule(ctx, "digest", daily, SendEmail.With(Email{To: "all@example.com"}),
+		scheduler.Canary(scheduler.Trial{Share: 0.1, Failures: 1, Runs: 20}))
+	for sc := range s.Schedules(ctx) {
+		fmt.Println("version", sc.Version, "is in force, on trial is", sc.Trial, err)
+	}
+	// Output: version 1 is in force, on trial is 2 <nil>
+}

@@ -30,6 +30,9 @@ type scheduleDef struct {
 	overlap    OverlapPolicy
 	catchUp    CatchUp
 	maxRuns    int
+	author     string
+	note       string
+	canary     *store.Canary
 	paused     bool
 	app        string
 	generation uint64
@@ -170,6 +173,9 @@ func newScheduleDef(id string, when Trigger, call Call, opts []ScheduleOption) (
 	if d.trigger.err != nil {
 		return d, fmt.Errorf("scheduler: schedule %q: %w", id, d.trigger.err)
 	}
+	if c := d.canary; c != nil && (c.Share < 1 || c.Share > 1000) {
+		return d, fmt.Errorf("scheduler: schedule %q: a trial for %d of a thousand ticks: %w", id, c.Share, ErrInvalid)
+	}
 	if d.maxRuns < 0 {
 		return d, fmt.Errorf("scheduler: schedule %q: %d runs at most: %w", id, d.maxRuns, ErrInvalid)
 	}
@@ -226,18 +232,24 @@ func (s *Scheduler) putSchedule(ctx context.Context, d *scheduleDef) error {
 		MaxRuns: uint64(d.maxRuns),
 		Paused:  d.paused, App: d.app, Gen: d.generation,
 	}}
-	var env trigger.Env
-	s.node.View(func(st *store.State) { env = s.env(st, &put.Schedule) })
-	rule, err := compileTrigger(&put.Schedule.Trigger, env)
+	rule, err := s.ruleOf(&put.Schedule)
 	if err != nil {
 		return err
 	}
 	if c := rule.Cron(); c != nil && c.Next(time.Unix(0, 0)).IsZero() {
 		return fmt.Errorf("cron %q never fires: %w", d.trigger.data.Expr, ErrInvalid)
 	}
+	put.Author, put.Note, put.Canary = cmp.Or(d.author, s.cfg.author()), d.note, d.canary
 	wall, elapsed := s.node.Now()
 	put.Next = rule.Next(clockTime(d.trigger.data.TickClock(), wall, elapsed))
 	return s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: put})
+}
+
+// ruleOf gives the trigger of a schedule that is to be its meaning.
+func (s *Scheduler) ruleOf(sc *store.Schedule) (*trigger.Rule, error) {
+	var env trigger.Env
+	s.node.View(func(st *store.State) { env = s.env(st, sc) })
+	return compileTrigger(&sc.Trigger, env)
 }
 
 func clockTime(c store.Clock, wall, elapsed int64) int64 {
@@ -257,6 +269,7 @@ type Schedule struct {
 	Next    time.Time // the next tick, in the trigger's zone; zero if there is none or it is paused
 	Live    []RunID   // runs that have not ended; read-only
 	Waiting int       // starts, or spans of them, whose turn has not come
+	Trial   int       // the version that is on trial; 0 if none is
 	Created time.Time
 	Changed time.Time
 }
@@ -292,6 +305,9 @@ func viewSchedule(sc *store.Schedule, wall, elapsed int64) Schedule {
 	v := Schedule{
 		ID: sc.ID, Version: int(sc.Version), Task: sc.Spec.Task, Trigger: Trigger{data: sc.Trigger},
 		Paused: sc.Paused, Live: sc.Live, Waiting: len(sc.Waiting), Created: instant(sc.CreatedAt), Changed: instant(sc.ChangedAt),
+	}
+	if sc.Canary != nil {
+		v.Trial = int(sc.Canary.Version)
 	}
 	if !sc.Paused && sc.Next != 0 {
 		v.Next = instant(sc.Next).In(loc)

@@ -227,7 +227,8 @@ func (s *State) applyPrune(p *Prune) Result {
 		s.forgetPart(key)
 	}
 	for _, id := range p.Schedules {
-		if s.deleted[id] != nil {
+		if old := s.deleted[id]; old != nil {
+			s.forgetVersions(old)
 			delete(s.deleted, id)
 			s.dirty.Schedules[id] = nil
 		}

@@ -53,7 +53,9 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 		s.change(&n, old, p.Next)
 	}
 	n.ChangedAt = s.meta.Wall
-	s.keepVersion(n.Number, n.Version, n.definition(), p.Author, p.Note)
+	s.keepVersion(&ScheduleVersion{
+		Number: n.Number, Version: n.Version, At: s.meta.Wall, Author: p.Author, Note: p.Note, Schedule: n.definition(),
+	})
 	s.set(&n)
 	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
 	return Result{N: n.Version}

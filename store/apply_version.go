@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"fmt"
 
 	"github.com/tinylib/msgp/msgp"
 )
@@ -24,12 +25,17 @@ func (sc *Schedule) definition() *Schedule {
 }
 
 // keepVersion writes a version's row, and forgets the oldest one.
-func (s *State) keepVersion(number, version uint64, def *Schedule, author, note string) {
-	s.dirty.Versions[VersionKey{number, version}] = &ScheduleVersion{
-		Number: number, Version: version, At: s.meta.Wall, Author: author, Note: note, Schedule: def,
+func (s *State) keepVersion(v *ScheduleVersion) {
+	s.dirty.Versions[VersionKey{v.Number, v.Version}] = v
+	if v.Version > MaxVersions {
+		s.dirty.Versions[VersionKey{v.Number, v.Version - MaxVersions}] = nil
 	}
-	if version > MaxVersions {
-		s.dirty.Versions[VersionKey{number, version - MaxVersions}] = nil
+}
+
+// forgetVersions forgets the versions of a schedule.
+func (s *State) forgetVersions(sc *Schedule) {
+	for v := sc.Last; v > 0 && v+MaxVersions > sc.Last; v-- {
+		s.dirty.Versions[VersionKey{sc.Number, v}] = nil
 	}
 }
 
@@ -45,7 +51,10 @@ func (s *State) try(old, n *Schedule, p *PutSchedule) Result {
 	c.Ended, c.Failures = 0, 0
 	next := *old
 	next.Last, next.Canary, next.ChangedAt = c.Version, &c, s.meta.Wall
-	s.keepVersion(old.Number, c.Version, n.definition(), p.Author, p.Note)
+	c.Author, c.Note, c.At = p.Author, p.Note, s.meta.Wall
+	s.keepVersion(&ScheduleVersion{
+		Number: old.Number, Version: c.Version, At: c.At, Author: c.Author, Note: c.Note, Schedule: n.definition(),
+	})
 	s.set(&next)
 	s.emit(Event{Kind: EventScheduleSet, Schedule: &next})
 	return Result{N: c.Version}
@@ -60,19 +69,32 @@ func (s *State) applyEndCanary(c *EndCanary) Result {
 		return Result{Code: CodeConflict, Text: "no version is on trial"}
 	}
 	n := *old
-	n.endTrial(c.Promote)
-	n.ChangedAt = s.meta.Wall
+	how := "reverted"
+	if c.Promote {
+		how = "promoted"
+	}
+	if c.Author != "" {
+		how += " by " + c.Author
+	}
+	s.endTrial(&n, c.Promote, how)
 	s.set(&n)
 	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
 	return Result{N: n.Version}
 }
 
-// endTrial takes the version on trial as the schedule's own, or drops it.
-func (sc *Schedule) endTrial(promote bool) {
-	if c := sc.Canary; promote {
-		sc.Version, sc.Spec, sc.Input, sc.Meta = c.Version, c.Spec, c.Input, c.Meta
+// endTrial makes the version on trial the own one of n, not yet published, or drops
+// it, and notes how.
+func (s *State) endTrial(n *Schedule, promote bool, how string) {
+	c := n.Canary
+	tried := *n
+	tried.Spec, tried.Input, tried.Meta = c.Spec, c.Input, c.Meta
+	s.keepVersion(&ScheduleVersion{
+		Number: n.Number, Version: c.Version, At: c.At, Author: c.Author, Note: c.Note, Trial: how, Schedule: tried.definition(),
+	})
+	if promote {
+		n.Version, n.Spec, n.Input, n.Meta = c.Version, c.Spec, c.Input, c.Meta
 	}
-	sc.Canary = nil
+	n.Canary, n.ChangedAt = nil, s.meta.Wall
 }
 
 // tries reports whether a tick is one of those that the version on trial runs: a
@@ -98,12 +120,11 @@ func (s *State) judge(n *Schedule, r *Run) {
 	n.Canary = &next
 	switch {
 	case next.Failures > next.Allowed:
-		n.endTrial(false)
+		s.endTrial(n, false, fmt.Sprintf("reverted: %d of %d runs failed or took too long", next.Failures, next.Ended))
 	case next.Need > 0 && next.Ended >= next.Need:
-		n.endTrial(true)
+		s.endTrial(n, true, fmt.Sprintf("promoted after %d runs", next.Ended))
 	default:
 		return
 	}
-	n.ChangedAt = s.meta.Wall
 	s.emit(Event{Kind: EventScheduleSet, Schedule: n})
 }

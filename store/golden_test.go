@@ -62,7 +62,7 @@ func goldenSchedule() *store.Schedule {
 		MaxRuns: 22, Fired: 23, Since: 24, Last: 25,
 		Canary: &store.Canary{
 			Version: 1, Spec: goldenSpec, Input: []byte("n"), Meta: []store.Pair{{Key: "a", Value: "b"}}, Share: 2, Allowed: 3,
-			MaxTook: 4, Need: 5, Ended: 6, Failures: 7,
+			MaxTook: 4, Need: 5, Ended: 6, Failures: 7, Author: "u", Note: "o", At: 8,
 		},
 		QueueMax: 12, MaxCount: 13, Pace: 14, Pause: store.Span{From: 15, To: 16}, Backfills: 17,
 		Waiting: []store.Wait{{Kind: store.WaitBackfill, From: 18, To: 19, At: 20, Pace: 21, Run: id(2)}},
@@ -80,7 +80,7 @@ func goldenRecords() map[string]record {
 			Schedule: 1, Version: 2, From: 3, To: 4, Outcome: store.TickMissed, Reason: "late", Run: id(1), Decided: 5, Late: 6, Backfill: true,
 		},
 		"calendar": &store.Calendar{Name: "c", Version: 1, Except: []store.Exclusion{{Days: []int32{1}}}, Changed: 2},
-		"version":  &store.ScheduleVersion{Number: 1, Version: 2, At: 3, Author: "a", Note: "n", Schedule: goldenSchedule()},
+		"version":  &store.ScheduleVersion{Number: 1, Version: 2, At: 3, Author: "a", Note: "n", Trial: "t", Schedule: goldenSchedule()},
 		"queue":    &store.Queue{Name: "default", Limit: 3, Paused: true},
 		"session":  &store.Session{ID: 1, Node: "a", Opened: 2, Seen: 3, Acked: 4, Ended: true, Results: []store.Kept{{Seq: 5, Result: result}}},
 		"segment":  &store.Segment{Kind: store.TickSegment, Time: 1, Part: 2, Rows: 3, Bytes: 4, Last: 5},

@@ -94,6 +94,14 @@ const (
 	CatchUpAll                   // the last MaxCount run, one after another
 )
 
+// String returns the policy's word.
+func (c CatchUp) String() string {
+	if c <= CatchUpAll {
+		return [...]string{"latest", "none", "all"}[c]
+	}
+	return "unknown"
+}
+
 // A Schedule is a rule that makes runs over time, with its place in that time.
 // Records are immutable once they are in a [State].
 type Schedule struct {
@@ -168,10 +176,14 @@ type Canary struct {
 	Input   []byte `msg:"n,omitempty"`
 	Meta    []Pair `msg:"m,omitempty"`
 
-	Share    uint32 `msg:"s"`           // of a thousand ticks
-	Allowed  uint32 `msg:"a,omitempty"` // runs that may fail; one more reverts it
-	MaxTook  int64  `msg:"t,omitempty"` // ns; a run that takes longer has failed; 0 = no bound
-	Need     uint32 `msg:"d,omitempty"` // runs after which it takes the schedule's place; 0 = never by itself
+	Share   uint32 `msg:"s"`           // of a thousand ticks
+	Allowed uint32 `msg:"a,omitempty"` // runs that may fail; one more reverts it
+	MaxTook int64  `msg:"t,omitempty"` // ns; a run that takes longer has failed; 0 = no bound
+	Need    uint32 `msg:"d,omitempty"` // runs after which it takes the schedule's place; 0 = never by itself
+	Author  string `msg:"u,omitempty"`
+	Note    string `msg:"o,omitempty"`
+	At      int64  `msg:"b,omitempty"` // ns wall since which it is on trial
+
 	Ended    uint32 `msg:"e,omitempty"` // runs of it that have ended
 	Failures uint32 `msg:"f,omitempty"`
 }
@@ -184,7 +196,8 @@ type ScheduleVersion struct {
 	At       int64     `msg:"a"` // ns wall
 	Author   string    `msg:"u,omitempty"`
 	Note     string    `msg:"n,omitempty"`
-	Schedule *Schedule `msg:"s"` // its definition alone
+	Trial    string    `msg:"t,omitempty"` // how its trial ended
+	Schedule *Schedule `msg:"s"`           // its definition alone
 }
 
 // MaxVersions is how many versions of a schedule are kept.

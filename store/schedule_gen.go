@@ -128,8 +128,8 @@ func (z *Calendar) Msgsize() (s int) {
 func (z *Canary) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(10)
-	var zb0001Mask uint16 /* 10 bits */
+	zb0001Len := uint32(13)
+	var zb0001Mask uint16 /* 13 bits */
 	_ = zb0001Mask
 	if z.Input == nil {
 		zb0001Len--
@@ -151,13 +151,25 @@ func (z *Canary) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x80
 	}
-	if z.Ended == 0 {
+	if z.Author == "" {
 		zb0001Len--
 		zb0001Mask |= 0x100
 	}
-	if z.Failures == 0 {
+	if z.Note == "" {
 		zb0001Len--
 		zb0001Mask |= 0x200
+	}
+	if z.At == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x400
+	}
+	if z.Ended == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x800
+	}
+	if z.Failures == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x1000
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -214,11 +226,26 @@ func (z *Canary) MarshalMsg(b []byte) (o []byte, err error) {
 			o = msgp.AppendUint32(o, z.Need)
 		}
 		if (zb0001Mask & 0x100) == 0 { // if not omitted
+			// string "u"
+			o = append(o, 0xa1, 0x75)
+			o = msgp.AppendString(o, z.Author)
+		}
+		if (zb0001Mask & 0x200) == 0 { // if not omitted
+			// string "o"
+			o = append(o, 0xa1, 0x6f)
+			o = msgp.AppendString(o, z.Note)
+		}
+		if (zb0001Mask & 0x400) == 0 { // if not omitted
+			// string "b"
+			o = append(o, 0xa1, 0x62)
+			o = msgp.AppendInt64(o, z.At)
+		}
+		if (zb0001Mask & 0x800) == 0 { // if not omitted
 			// string "e"
 			o = append(o, 0xa1, 0x65)
 			o = msgp.AppendUint32(o, z.Ended)
 		}
-		if (zb0001Mask & 0x200) == 0 { // if not omitted
+		if (zb0001Mask & 0x1000) == 0 { // if not omitted
 			// string "f"
 			o = append(o, 0xa1, 0x66)
 			o = msgp.AppendUint32(o, z.Failures)
@@ -317,6 +344,24 @@ func (z *Canary) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Need")
 				return
 			}
+		case "u":
+			z.Author, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Author")
+				return
+			}
+		case "o":
+			z.Note, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Note")
+				return
+			}
+		case "b":
+			z.At, bts, err = msgp.ReadInt64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "At")
+				return
+			}
 		case "e":
 			z.Ended, bts, err = msgp.ReadUint32Bytes(bts)
 			if err != nil {
@@ -353,7 +398,7 @@ func (z *Canary) Msgsize() (s int) {
 	for za0001 := range z.Meta {
 		s += z.Meta[za0001].Msgsize()
 	}
-	s += 2 + msgp.Uint32Size + 2 + msgp.Uint32Size + 2 + msgp.Int64Size + 2 + msgp.Uint32Size + 2 + msgp.Uint32Size + 2 + msgp.Uint32Size
+	s += 2 + msgp.Uint32Size + 2 + msgp.Uint32Size + 2 + msgp.Int64Size + 2 + msgp.Uint32Size + 2 + msgp.StringPrefixSize + len(z.Author) + 2 + msgp.StringPrefixSize + len(z.Note) + 2 + msgp.Int64Size + 2 + msgp.Uint32Size + 2 + msgp.Uint32Size
 	return
 }
 
@@ -1516,8 +1561,8 @@ func (z *Schedule) Msgsize() (s int) {
 func (z *ScheduleVersion) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(6)
-	var zb0001Mask uint8 /* 6 bits */
+	zb0001Len := uint32(7)
+	var zb0001Mask uint8 /* 7 bits */
 	_ = zb0001Mask
 	if z.Author == "" {
 		zb0001Len--
@@ -1526,6 +1571,10 @@ func (z *ScheduleVersion) MarshalMsg(b []byte) (o []byte, err error) {
 	if z.Note == "" {
 		zb0001Len--
 		zb0001Mask |= 0x10
+	}
+	if z.Trial == "" {
+		zb0001Len--
+		zb0001Mask |= 0x20
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -1550,6 +1599,11 @@ func (z *ScheduleVersion) MarshalMsg(b []byte) (o []byte, err error) {
 			// string "n"
 			o = append(o, 0xa1, 0x6e)
 			o = msgp.AppendString(o, z.Note)
+		}
+		if (zb0001Mask & 0x20) == 0 { // if not omitted
+			// string "t"
+			o = append(o, 0xa1, 0x74)
+			o = msgp.AppendString(o, z.Trial)
 		}
 		// string "s"
 		o = append(o, 0xa1, 0x73)
@@ -1614,6 +1668,12 @@ func (z *ScheduleVersion) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Note")
 				return
 			}
+		case "t":
+			z.Trial, bts, err = msgp.ReadStringBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Trial")
+				return
+			}
 		case "s":
 			if msgp.IsNil(bts) {
 				bts, err = msgp.ReadNilBytes(bts)
@@ -1645,7 +1705,7 @@ func (z *ScheduleVersion) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *ScheduleVersion) Msgsize() (s int) {
-	s = 1 + 2 + msgp.Uint64Size + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Author) + 2 + msgp.StringPrefixSize + len(z.Note) + 2
+	s = 1 + 2 + msgp.Uint64Size + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Author) + 2 + msgp.StringPrefixSize + len(z.Note) + 2 + msgp.StringPrefixSize + len(z.Trial) + 2
 	if z.Schedule == nil {
 		s += msgp.NilSize
 	} else {
