@@ -73,3 +73,40 @@ func TestSim_three_nodes(t *testing.T) {
 		simulate(t, sim.Options{Seed: seed, Nodes: 3})
 	}
 }
+
+// Whatever strikes the leader, for minutes without a rest, no tick is lost and none
+// is doubled.
+func TestSim_leaders_fall_one_after_the_other(t *testing.T) {
+	minutes := time.Duration(1)
+	if m, err := strconv.Atoi(os.Getenv("MINUTES")); err == nil {
+		minutes = time.Duration(m)
+	}
+	for _, seed := range seeds(t, 1) {
+		r := simulate(t, sim.Options{
+			Seed: seed, Nodes: 3, Pace: 2 * time.Second, Faulty: minutes * time.Minute,
+			Faults: sim.Faults{
+				Every: time.Second, Lasts: time.Second, Leader: true,
+				Kinds: []sim.Fault{sim.Crash, sim.PowerCut, sim.Restart, sim.CutOff, sim.OneWay, sim.Freeze, sim.DiskHang},
+			},
+		})
+		if want := 4 * int(minutes); r.Leaders < want {
+			t.Errorf("changes of leader: got %d, want at least %d", r.Leaders, want)
+		}
+	}
+}
+
+// How fast simulated time goes by, without faults.
+func TestSim_speed(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		for _, o := range []sim.Options{
+			{Idle: true, Calm: time.Hour},
+			{Pace: 4 * 100 * time.Millisecond * time.Duration(nodes), Calm: 10 * time.Minute}, // ten calls a second in all
+		} {
+			if testing.Short() || os.Getenv("SPEED") == "" {
+				t.Skip("SPEED is not set")
+			}
+			o.Nodes, o.Faults.Every, o.Faulty = nodes, -1, time.Second
+			simulate(t, o)
+		}
+	}
+}

@@ -60,7 +60,7 @@ func (o Options) blows() (all []blow) {
 			return all
 		}
 		b := blow{at: at, fault: o.Faults.Kinds[rng.IntN(len(o.Faults.Kinds))], node: rng.IntN(o.Nodes)}
-		b.lasts = time.Duration(rng.ExpFloat64() * float64(3*time.Second))
+		b.lasts = time.Duration(rng.ExpFloat64() * float64(o.Faults.Lasts))
 		b.lasts = min(max(b.lasts, 10*time.Millisecond), 30*time.Second)
 		switch b.fault {
 		case ClockStep:

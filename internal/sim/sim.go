@@ -39,6 +39,7 @@ type Options struct {
 // Faults say what may fail and how often.
 type Faults struct {
 	Every  time.Duration // on average, between two faults; default 3 s; none if it is negative
+	Lasts  time.Duration // on average, a fault; default 3 s
 	Kinds  []Fault       // default: all
 	Leader bool          // what strikes one node strikes the leader
 }
@@ -69,6 +70,7 @@ func (o Options) withDefaults() Options {
 		{&o.Calm, 30 * time.Second},
 		{&o.Pace, 200 * time.Millisecond},
 		{&o.Faults.Every, 3 * time.Second},
+		{&o.Faults.Lasts, 3 * time.Second},
 	} {
 		if *d.have == 0 {
 			*d.have = d.usual
@@ -80,9 +82,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// watchdog is how long, in real time, a simulation may take for what should take
-// seconds: one that hangs is a deadlock or a livelock.
-const watchdog = 10 * time.Minute
+// watchdog is how long, in real time, a simulation may take beside a share of its
+// virtual time: one that takes longer hangs, in a deadlock or a livelock.
+const watchdog = time.Minute
 
 // A Report says what a simulation was.
 type Report struct {
@@ -100,7 +102,7 @@ func Run(t *testing.T, o Options) Report {
 	t.Helper()
 	o = o.withDefaults()
 	w := &world{o: o, leaders: make(map[uint64]string)}
-	dog := time.AfterFunc(watchdog, func() {
+	dog := time.AfterFunc(watchdog+(o.Faulty+o.Calm)/4, func() {
 		panic(fmt.Sprintf("sim: seed %d hangs\n%s", o.Seed, w.rec.timeline()))
 	})
 	defer dog.Stop()
