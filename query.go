@@ -383,6 +383,7 @@ type Health struct {
 	OK       bool   // calls are accepted and runs are executed; after a fault of the disk, for 5 s already
 	Volatile bool   // everything is in memory and gone with the process
 	Applied  uint64 // log index of the state
+	Level    int    // format level of the log: the newest that all nodes can read
 	Reasons  []string
 }
 
@@ -395,6 +396,7 @@ func (s *Scheduler) Health(context.Context) Health {
 	h := Health{
 		Node: s.cfg.nodeID, Role: st.Role.String(), Leader: st.LeaderID, Applied: st.Applied, Volatile: s.cfg.dir == "",
 	}
+	s.node.View(func(st *store.State) { h.Level = int(st.Meta().Level) })
 	if st.Parked != nil {
 		h.Reasons = append(h.Reasons, "the node has stopped applying: "+st.Parked.Error())
 	}

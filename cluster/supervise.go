@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/escapement-go/scheduler/store"
 )
 
 // The pauses between two tries to open a log that has latched.
@@ -119,7 +121,24 @@ func (n *Node) takeLead(inst *instance) bool {
 	n.batcher.lead(inst.raft)
 	n.log.Info("leading", slog.Uint64(keyTerm, term), slog.Uint64(keyIndex, n.applied.Load()))
 	n.changes.fire()
+	if n.links == nil {
+		n.workers.Go(n.raiseLevel)
+	}
 	return true
+}
+
+// raiseLevel brings the state of a lone node to the format level of its build; that
+// of several is raised once all can read it, see tend.
+func (n *Node) raiseLevel() {
+	n.mu.RLock()
+	level := n.state.Meta().Level
+	n.mu.RUnlock()
+	if level >= store.FormatLevel {
+		return
+	}
+	if err := n.setCluster(n.life, &store.SetCluster{Level: store.FormatLevel}); err != nil {
+		n.log.Debug("format level is not raised now", keyError, err) // the next time it leads
+	}
 }
 
 // turn tells the host that the node begins or ends to lead, after first. It

@@ -60,10 +60,14 @@ type session struct {
 	results map[uint64]Result
 }
 
+// firstLevel is the format level at which every state begins, whatever the build:
+// the nodes of a cluster begin alike. A command raises it.
+const firstLevel = 1
+
 // NewState returns the empty state that is before the first entry.
 func NewState() *State {
 	return &State{
-		meta:      Meta{Format: FormatLevel, Level: FormatLevel},
+		meta:      Meta{Format: FormatLevel, Level: firstLevel},
 		runs:      make(map[RunID]*Run),
 		schedules: make(map[string]*Schedule),
 		deleted:   make(map[string]*Schedule),

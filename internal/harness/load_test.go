@@ -47,6 +47,7 @@ type order struct {
 // A picture is what a node knows.
 type picture struct {
 	Applied uint64
+	Level   int
 	Runs    []scheduler.Run
 	Ledgers map[string][]tick
 	Ended   map[scheduler.RunID]int // how often, by the events
@@ -194,7 +195,8 @@ func (n *node) dump(ctx context.Context, o *order) error {
 		}
 		p.Runs = append(p.Runs, r)
 	}
-	p.Applied = n.s.Health(ctx).Applied
+	h := n.s.Health(ctx)
+	p.Applied, p.Level = h.Applied, h.Level
 	for id := range beats {
 		from := o.Ticks[id]
 		if !from.IsZero() {

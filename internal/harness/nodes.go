@@ -37,9 +37,10 @@ type Nodes struct {
 	extra     json.RawMessage
 	hear      func(id string, life int, line []byte)
 
-	mu    sync.Mutex // guards all below
-	lives int
-	alive map[string]*Process
+	mu      sync.Mutex // guards all below
+	program string     // that nodes run; "": this one
+	lives   int
+	alive   map[string]*Process
 }
 
 // NewNodes makes the nodes of a cluster and starts none. What they say goes to
@@ -70,6 +71,14 @@ func (n *Nodes) Between() error {
 	return err
 }
 
+// Use has nodes that are started from now on run another build of this program; ""
+// is this one.
+func (n *Nodes) Use(program string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.program = program
+}
+
 // Start starts a node; with a Net, under a port that it has not had before.
 func (n *Nodes) Start(id string) (*Process, error) {
 	n.mu.Lock()
@@ -90,7 +99,7 @@ func (n *Nodes) Start(id string) (*Process, error) {
 		}
 		args.Peers = append(args.Peers, cluster.Peer{ID: peer, Address: address})
 	}
-	p, err := Spawn(n.role, args, func(line []byte) { n.hear(id, life, line) })
+	p, err := Spawn(n.program, n.role, args, func(line []byte) { n.hear(id, life, line) })
 	if err != nil {
 		return nil, fmt.Errorf("harness: node %s: %w", id, err)
 	}

@@ -75,8 +75,9 @@ type Process struct {
 	err   error         // how it ended; set before over is closed
 }
 
-// Spawn starts a child. Each line that it says goes to hear, one after the other.
-func Spawn(role string, args any, hear func(line []byte)) (*Process, error) {
+// Spawn starts a child of the named program, "" being this one. Each line that it
+// says goes to hear, one after the other.
+func Spawn(program, role string, args any, hear func(line []byte)) (*Process, error) {
 	line, err := json.Marshal(args)
 	if err != nil {
 		return nil, err
@@ -86,7 +87,10 @@ func Spawn(role string, args any, hear func(line []byte)) (*Process, error) {
 		return nil, err
 	}
 	p := &Process{log: new(tail), over: make(chan struct{})}
-	p.cmd = exec.Command(os.Args[0]) //nolint:noctx // it is ended by Kill
+	if program == "" {
+		program = os.Args[0]
+	}
+	p.cmd = exec.Command(program) //nolint:noctx // it is ended by Kill
 	p.cmd.Env = append(os.Environ(), roleVar+"="+role, roleVar+"_ARGS="+string(line))
 	p.cmd.ExtraFiles = []*os.File{w}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
