@@ -292,9 +292,6 @@ func (b *batcher) follow(r *remote) (news bool) {
 // forward sends an entry's calls to the leader; the turn is held. The returned
 // function waits for the answer and hands it out.
 func (b *batcher) forward(bt *batch, r *remote) (settle func()) {
-	b.node.mu.RLock()
-	level := b.node.state.Meta().Level // not this build's: the leader may be unable to read that
-	b.node.mu.RUnlock()
 	req := &callsRequest{Calls: make([][]byte, len(bt.waiters))}
 	at := 0
 	var fault error
