@@ -43,8 +43,9 @@ type Scheduler struct {
 	life     context.Context    //nolint:containedctx // of the loops
 	stop     context.CancelFunc // ends life
 
-	mu    sync.Mutex // guards phase, hurry and err
+	mu    sync.Mutex // guards phase, abort, hurry and err
 	phase phase
+	abort context.CancelFunc      // ends a Start
 	hurry context.CancelCauseFunc // ends the waiting for handlers; nil unless it began
 	done  chan struct{}           // closed when Shutdown has finished
 	err   error                   // of Shutdown; set before done is closed
@@ -105,11 +106,14 @@ func (s *Scheduler) Start(ctx context.Context) error {
 		return fmt.Errorf("scheduler: start: %w", ErrClosed)
 	}
 	s.phase = starting
+	opening, abort := context.WithCancel(ctx)
+	defer abort()
+	s.abort = abort
 	s.mu.Unlock()
 
-	err := s.open(ctx)
+	err := s.open(opening)
 	s.mu.Lock()
-	if err == nil && s.phase == stopping {
+	if s.phase == stopping {
 		err = ErrClosed
 	}
 	if err != nil {
@@ -253,10 +257,11 @@ func (s *Scheduler) Shutdown(ctx context.Context) error {
 		s.mu.Unlock()
 		return s.err
 	}
-	leave := inHandler || s.phase == starting // Start has a context of its own
+	leave := inHandler || s.phase == starting // Start closes then, and does not know ctx
 	switch s.phase {
 	case starting:
 		s.phase = stopping // Start sees it and closes
+		s.abort()
 	case running:
 		s.phase = stopping
 		var drain context.Context

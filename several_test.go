@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -352,5 +353,114 @@ func TestSeveral_options_are_checked(t *testing.T) {
 	_, err = scheduler.New(scheduler.WithNodeID("b"), scheduler.WithDataDir(t.TempDir()), scheduler.WithCluster(cluster.Config{ID: "a", Bind: "127.0.0.1:0"}))
 	if !errors.Is(err, scheduler.ErrInvalid) {
 		t.Errorf("with two IDs: %v", err)
+	}
+}
+
+func TestSeveral_a_start_that_finds_nobody_can_be_ended(t *testing.T) {
+	s, err := scheduler.New(scheduler.WithDataDir(t.TempDir()), scheduler.WithCluster(cluster.Config{
+		ID: "a", Bind: "127.0.0.1:0", Peers: []cluster.Peer{{ID: "a", Address: "127.0.0.1:1"}, {ID: "b", Address: "127.0.0.1:1"}},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := make(chan error)
+	go func() { started <- s.Start(context.Background()) }()
+	if err := s.Shutdown(within(t)); err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+	if err := <-started; !errors.Is(err, scheduler.ErrClosed) {
+		t.Errorf("start: %v, want %v", err, scheduler.ErrClosed)
+	}
+}
+
+func TestSeveral_a_start_that_finds_nobody_says_whom_it_waits_for(t *testing.T) {
+	s, err := scheduler.New(scheduler.WithDataDir(t.TempDir()), scheduler.WithCluster(cluster.Config{
+		ID: "a", Bind: "127.0.0.1:0", Peers: []cluster.Peer{{ID: "a", Address: "127.0.0.1:1"}, {ID: "b", Address: "127.0.0.1:1"}},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	err = s.Start(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "waiting for 127.0.0.1:1") {
+		t.Errorf("start: %v", err)
+	}
+}
+
+func TestSeveral_a_removed_node_comes_back_with_an_empty_folder(t *testing.T) {
+	c := startSeveral(t, func(string) []scheduler.Option {
+		return []scheduler.Option{scheduler.WithHandler(square, func(_ context.Context, n int) (int, error) { return n * n, nil })}
+	})
+	ctx := within(t)
+	id := "a"
+	if c.leader() == id {
+		id = "b"
+	}
+	if err := c.nodes[c.leader()].RemoveNode(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	for { // until it has heard of it
+		_, err := square.Enqueue(ctx, c.nodes[id], 1)
+		if errors.Is(err, scheduler.ErrParked) {
+			break
+		}
+		if err != nil && !errors.Is(err, scheduler.ErrOutcomeUnknown) {
+			t.Fatalf("a call of the removed node: %v", err)
+		}
+		if ctx.Err() != nil {
+			t.Fatal("the removed node goes on as if it were none")
+		}
+	}
+	if err := c.nodes[c.leader()].RemoveNode(ctx, id); !errors.Is(err, scheduler.ErrNotFound) {
+		t.Errorf("removed twice: %v", err)
+	}
+	c.stop(id)
+	c.dirs[id] = t.TempDir()
+	for _, p := range c.peers {
+		if p.ID == id {
+			c.nodes[id] = c.start(p)
+		}
+	}
+	f, err := square.Enqueue(ctx, c.nodes[id], 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.Wait(ctx); got != 81 || err != nil {
+		t.Errorf("%d, %v", got, err)
+	}
+}
+
+func TestSeveral_a_call_without_a_majority_says_that_there_is_no_leader(t *testing.T) {
+	c := startSeveral(t, func(string) []scheduler.Option { return nil })
+	for _, id := range []string{"b", "c"} {
+		c.stop(id)
+	}
+	s := c.nodes["a"]
+	for ctx := within(t); s.Health(ctx).Role == "leader"; {
+		if ctx.Err() != nil {
+			t.Fatal("it leads alone")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		_, err := s.Enqueue(ctx, scheduler.NewJob[int]("job").With(1))
+		cancel()
+		if errors.Is(err, scheduler.ErrOutcomeUnknown) && within(t).Err() == nil {
+			continue // it was sent to a leader that was about to go
+		}
+		if !errors.Is(err, scheduler.ErrNoLeader) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("enqueue: %v", err)
+		}
+		break
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := s.Stats(scheduler.Linearizable(ctx)); !errors.Is(err, scheduler.ErrNoLeader) {
+		t.Errorf("a linearizable read: %v", err)
+	}
+	if _, err := s.Stats(t.Context()); err != nil {
+		t.Errorf("a local read: %v", err)
 	}
 }
