@@ -56,7 +56,7 @@ type Config struct {
 	MaxClockSkew time.Duration
 
 	// Heartbeat, Election and Lease are raft's timeouts (500, 500 and 400 ms): a
-	// dead leader is replaced after about twice the first. Disks whose writes may
+	// dead leader is replaced after about one and a half of the first. Disks whose writes may
 	// take longer than Lease need more.
 	Heartbeat, Election, Lease time.Duration
 

@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -69,6 +71,13 @@ func (n *Node) why(inst *instance) error {
 func (n *Node) serve(inst *instance) {
 	ends := func() {} // what leading began
 	defer func() { ends() }()
+	if n.links != nil {
+		ctx, stop := context.WithCancel(n.links.ctx)
+		var looking sync.WaitGroup
+		looking.Go(func() { n.lookOut(ctx, inst) }) // ends with ctx
+		defer looking.Wait()
+		defer stop()
+	}
 	for {
 		select {
 		case leads := <-inst.raft.LeaderCh():

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -15,13 +16,20 @@ import (
 //     issue 695);
 //   - no pipelining: one error parks a replicator for ever (611, 612);
 //   - nothing is sent while our own log write is overdue (503) or after the log
-//     has latched: the others then elect.
+//     has latched: the others then elect;
+//   - entries for a peer that cannot be reached wait until a heartbeat reaches it.
+//     Raft would try in ever longer intervals, in the end of 10 s, and for as long
+//     a peer that has come back would not count.
 //
 // RequestPreVote stays visible; a wrapper that hides it turns pre-votes off.
 type transport struct {
 	raft.Transport
 	guard *guard
 	lease time.Duration
+
+	mu     sync.Mutex // guards both below
+	closed bool
+	lost   map[raft.ServerID]chan struct{} // of peers that cannot be reached; closed when they are
 }
 
 var errWithheld = errors.New("cluster: withheld, this node must not lead now")
@@ -42,10 +50,52 @@ func (t *transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (ra
 
 // AppendEntries implements [raft.Transport].
 func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	beats := len(args.Entries) == 0 && args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0
+	if !beats {
+		t.awaitPeer(id)
+	}
 	if t.withheld() {
 		return errWithheld
 	}
-	return t.Transport.AppendEntries(id, to, args, resp)
+	err := t.Transport.AppendEntries(id, to, args, resp)
+	t.note(id, err == nil)
+	return err
+}
+
+// lostTime bounds how long entries for a peer are held back: it is not known here
+// whether raft still wants to send them.
+const lostTime = time.Minute
+
+// awaitPeer waits while a peer cannot be reached.
+func (t *transport) awaitPeer(id raft.ServerID) {
+	t.mu.Lock()
+	back := t.lost[id]
+	t.mu.Unlock()
+	if back == nil {
+		return
+	}
+	timer := time.NewTimer(lostTime)
+	defer timer.Stop()
+	select {
+	case <-back:
+	case <-timer.C:
+	}
+}
+
+// note tells whether a peer was reached.
+func (t *transport) note(id raft.ServerID, reached bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch back := t.lost[id]; {
+	case reached && back != nil:
+		close(back)
+		delete(t.lost, id)
+	case !reached && back == nil && !t.closed:
+		if t.lost == nil {
+			t.lost = make(map[raft.ServerID]chan struct{})
+		}
+		t.lost[id] = make(chan struct{})
+	}
 }
 
 // InstallSnapshot implements [raft.Transport].
@@ -75,6 +125,13 @@ func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args
 
 // Close implements [raft.WithClose].
 func (t *transport) Close() error {
+	t.mu.Lock()
+	t.closed = true
+	for id, back := range t.lost {
+		close(back)
+		delete(t.lost, id)
+	}
+	t.mu.Unlock()
 	if inner, ok := t.Transport.(raft.WithClose); ok {
 		return inner.Close()
 	}
