@@ -247,7 +247,27 @@ func (b *batcher) run() {
 		}
 		if dropped := b.settle(bt, err); dropped && len(bt.body.Commands) > 0 {
 			b.node.drop()
+			if errors.Is(err, ErrNotLeader) && !b.rest() {
+				return
+			}
 		}
+	}
+}
+
+// refusedPause is how long a sender rests whose entry raft has refused.
+const refusedPause = 10 * time.Millisecond
+
+// rest keeps a sender from spinning: while raft hands leadership over it refuses
+// each entry at once, and what is decided anew makes another one at once. It
+// reports false after quit.
+func (b *batcher) rest() bool {
+	timer := time.NewTimer(refusedPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-b.quit:
+		return false
 	}
 }
 
