@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -357,4 +358,64 @@ func TestSeveral_an_observer_never_votes(t *testing.T) {
 			t.Fatalf("%d voters", voters)
 		}
 	}
+}
+
+func TestSeveral_a_copy_is_installed_under_load(t *testing.T) {
+	c := &several{t: t, dirs: make(map[string]string), nodes: make(map[string]*cluster.Node)}
+	for _, id := range []string{"a", "b", "c"} {
+		c.peers = append(c.peers, cluster.Peer{ID: id, Address: freeAddress(t)})
+	}
+	replaced := make(chan string, 16) // more than there can be
+	small := func(p cluster.Peer) {
+		if c.dirs[p.ID] == "" {
+			c.dirs[p.ID] = t.TempDir()
+		}
+		c.nodes[p.ID] = start(t, cluster.Setup{
+			ID: p.ID, Dir: c.dirs[p.ID], TrailingBytes: 64 << 10, Cluster: quick(cluster.Config{Bind: p.Address, Peers: c.peers}),
+			OnReplace: func() { replaced <- p.ID },
+		})
+	}
+	for _, p := range c.peers {
+		small(p)
+	}
+	c.ready("a", "b", "c")
+	lead := c.leader()
+	sessionOf(c, lead.Status().ID)
+	away := c.peers[0]
+	if lead.Status().ID == away.ID {
+		away = c.peers[1]
+	}
+	c.stop(away.ID) // it comes back with its folder, which is behind the others' logs
+	for i := range 1500 {
+		c.call(lead, enqueue(i, 100))
+	}
+	if err := lead.Flush(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	runs := 1500
+	var load sync.WaitGroup
+	load.Go(func() {
+		for ; ; runs++ {
+			select {
+			case <-stop:
+				return
+			default:
+				c.call(lead, enqueue(runs, 100))
+			}
+		}
+	})
+	small(away)
+	select {
+	case id := <-replaced:
+		if id != away.ID {
+			t.Errorf("the state of %s was replaced, that of %s is behind", id, away.ID)
+		}
+	case <-deadline(t).Done():
+		t.Error("no copy was installed")
+	}
+	c.ready(away.ID)
+	close(stop)
+	load.Wait()
+	c.agree(runs)
 }
