@@ -36,6 +36,9 @@ func (l *links) judge(h *hello) welcome {
 		refuse(refusedDuplicate, "node ID %q is in use by the process at %s", h.From, l.address)
 	case h.Cluster != "" && cluster != "" && h.Cluster != cluster:
 		refuse(refusedCluster, "node %q is in cluster %s, node %q in %s", n.cfg.ID, cluster, h.From, h.Cluster)
+	case kind == streamRaft && cluster != "" && h.Cluster == "" && !w.Member:
+		// Raft itself would follow whoever comes with a higher term.
+		refuse(refusedCluster, "node %q is in cluster %s, node %q in none that has a name yet", n.cfg.ID, cluster, h.From)
 	case ofLeader && !n.Leading():
 		refuse(refusedNotLeader, "node %q does not lead", n.cfg.ID)
 	case !l.only(&meta, h):

@@ -229,6 +229,25 @@ func TestLinks_addresses_in_the_order_to_try(t *testing.T) {
 	}
 }
 
+func TestLinks_raft_is_spoken_within_the_cluster(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		h       hello
+		refused bool
+	}{
+		{"of the same cluster", hello{From: "b", Cluster: "cluster"}, false},
+		{"of another", hello{From: "b", Cluster: "other"}, true},
+		{"a stranger whose cluster has no ID yet", hello{From: "b"}, true},
+		{"a member that has not applied it yet", hello{From: "a", Incarnation: "right"}, false},
+		{"a member without its memory", hello{From: "a", Incarnation: "wrong"}, true},
+	} {
+		test.h.Stream, test.h.Process = uint8(streamRaft), "p"
+		if w := linksOf(t).judge(&test.h); (w.Refusal != accepted) != test.refused {
+			t.Errorf("%s: %d %s", test.name, w.Refusal, w.Text)
+		}
+	}
+}
+
 func TestLinks_the_process_with_the_known_folder_is_the_right_one(t *testing.T) {
 	l := linksOf(t)
 	meta := l.node.meta()
