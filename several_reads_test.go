@@ -28,22 +28,22 @@ func TestSeveral_linearizable_reads_need_a_majority(t *testing.T) {
 	reads := map[string]func(ctx context.Context) error{
 		"get": func(ctx context.Context) error { _, err := s.Get(ctx, f.ID()); return err },
 		"runs": func(ctx context.Context) (err error) {
-			for _, err = range s.Runs(ctx, scheduler.RunFilter{}) { //nolint:revive // the last error is wanted
+			for _, err = range s.Runs(ctx, scheduler.RunFilter{}) {
 			}
 			return err
 		},
 		"ticks": func(ctx context.Context) (err error) {
-			for _, err = range s.Ticks(ctx, "each", time.Time{}, time.Time{}) { //nolint:revive // the last error is wanted
+			for _, err = range s.Ticks(ctx, "each", time.Time{}, time.Time{}) {
 			}
 			return err
 		},
 		"schedules": func(ctx context.Context) (err error) {
-			for _, err = range s.Schedules(ctx) { //nolint:revive // the last error is wanted
+			for _, err = range s.Schedules(ctx) {
 			}
 			return err
 		},
 		"events": func(ctx context.Context) (err error) {
-			for _, err = range s.Events(ctx, scheduler.EventFilter{}) { //nolint:revive // the last error is wanted
+			for _, err = range s.Events(ctx, scheduler.EventFilter{}) {
 			}
 			return err
 		},

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -189,7 +190,7 @@ func (c *trial) facts(id string) (all []crashtest.Fact) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // it was read
+	defer f.Close()
 	for in := bufio.NewReader(f); ; {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -209,9 +210,7 @@ func (c *trial) facts(id string) (all []crashtest.Fact) {
 
 // conclude makes what was judged the past.
 func (c *trial) conclude(p *picture, h *crashtest.History, began time.Time) {
-	for id, r := range h.Runs {
-		c.known[id] = r
-	}
+	maps.Copy(c.known, h.Runs)
 	for id := range beats {
 		if ticks := p.Ledgers[id]; len(ticks) > 0 {
 			c.last[id] = ticks[len(ticks)-1].Nominal

@@ -31,9 +31,9 @@ func Main(roles map[string]Role) {
 	c := &Child{args: []byte(os.Getenv(roleVar + "_ARGS")), in: bufio.NewScanner(os.Stdin), out: os.NewFile(3, "words")}
 	if err := roles[name](c); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1) //nolint:forbidigo // in the place of main
+		os.Exit(1)
 	}
-	os.Exit(0) //nolint:forbidigo // in the place of main
+	os.Exit(0)
 }
 
 // A Child is the process itself, as its role sees it.
@@ -59,7 +59,7 @@ func (c *Child) Say(v any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, err := c.out.Write(append(line, '\n')); err != nil {
-		os.Exit(2) //nolint:forbidigo // nobody is there to be told
+		os.Exit(2) // nobody is there to be told
 	}
 }
 
