@@ -248,7 +248,7 @@ func run(ctx context.Context, p *program.Program) error {
 	if err != nil {
 		return err
 	}
-	defer t.Close() //nolint:errcheck // there is no network to close
+	defer t.Close() // there is no network to close
 	for _, id := range t.ids {
 		if err := t.start(id); err != nil {
 			return err
