@@ -78,6 +78,19 @@ crash: ## kill -9, freeze, fill and damage a real process CRASH_ROUNDS times (30
 	ESCAPEMENT_CRASH_ROUNDS=$(CRASH_ROUNDS) $(GO) test -count 1 -timeout 2h -v ./internal/crashtest
 	ESCAPEMENT_CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) $(GO) test -count 1 -timeout 2h -v ./internal/harness
 
+# How many hours are simulated for, and which seed alone. Empty: three minutes, and seeds by the clock.
+HOURS ?=
+SEED  ?=
+
+.PHONY: sim
+sim: ## simulate clusters under faults for HOURS (default: three minutes); SEED=n repeats one seed
+	ESCAPEMENT_SEED=$(SEED) ESCAPEMENT_SIM_FOR_MINUTES=$(if $(HOURS),$(shell expr $(HOURS) '*' 60),3) \
+		$(GO) test -count 1 -timeout 0 -v -run '^TestSim_for_long$$' .
+
+.PHONY: sim-mutants
+sim-mutants: ## have the simulator find out what is wrong with products that lack a guard
+	ESCAPEMENT_MUTANTS=1 $(GO) test -count 1 -timeout 2h -v -run '^TestMutants' ./internal/sim
+
 .PHONY: bench
 bench: ## all benchmarks, and the programs of bench/; BENCH=regexp chooses
 	@GO="$(GO)" ./scripts/bench.sh full "$(BENCH)"

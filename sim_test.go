@@ -45,13 +45,13 @@ func simulate(t *testing.T, o sim.Options) sim.Report {
 	return r
 }
 
-// seeds returns the seeds to simulate: SEED if it is set, or the first n.
+// seeds are those to simulate: ESCAPEMENT_SEED if it is set, or the first n.
 func seeds(t *testing.T, n uint64) []uint64 {
 	t.Helper()
-	if s := os.Getenv("SEED"); s != "" {
+	if s := os.Getenv("ESCAPEMENT_SEED"); s != "" {
 		seed, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
-			t.Fatalf("SEED: %v", err)
+			t.Fatalf("ESCAPEMENT_SEED: %v", err)
 		}
 		return []uint64{seed}
 	}
@@ -63,49 +63,92 @@ func seeds(t *testing.T, n uint64) []uint64 {
 }
 
 func TestSim_one_node(t *testing.T) {
-	for _, seed := range seeds(t, 3) {
+	for _, seed := range seeds(t, 2) {
 		simulate(t, sim.Options{Seed: seed})
 	}
 }
 
 func TestSim_three_nodes(t *testing.T) {
-	for _, seed := range seeds(t, 2) {
-		simulate(t, sim.Options{Seed: seed, Nodes: 3})
+	for _, seed := range seeds(t, 1) {
+		simulate(t, sim.Options{Seed: seed, Nodes: 3, Pace: time.Second})
 	}
 }
 
-// Whatever strikes the leader, for minutes without a rest, no tick is lost and none
-// is doubled.
-func TestSim_leaders_fall_one_after_the_other(t *testing.T) {
-	minutes := time.Duration(1)
-	if m, err := strconv.Atoi(os.Getenv("MINUTES")); err == nil {
-		minutes = time.Duration(m)
-	}
+func TestSim_five_nodes(t *testing.T) {
 	for _, seed := range seeds(t, 1) {
-		r := simulate(t, sim.Options{
-			Seed: seed, Nodes: 3, Pace: 2 * time.Second, Faulty: minutes * time.Minute,
-			Faults: sim.Faults{
-				Every: time.Second, Lasts: time.Second, Leader: true,
-				Kinds: []sim.Fault{sim.Crash, sim.PowerCut, sim.Restart, sim.CutOff, sim.OneWay, sim.Freeze, sim.DiskHang},
-			},
-		})
-		if want := 4 * int(minutes); r.Leaders < want {
+		simulate(t, sim.Options{Seed: seed, Nodes: 5, Pace: 4 * time.Second, Faulty: time.Minute})
+	}
+}
+
+// Whatever strikes the leader, without a rest, no tick is lost and none is doubled.
+func TestSim_leaders_fall_one_after_the_other(t *testing.T) {
+	minutes := time.Duration(envInt(t, "ESCAPEMENT_SIM_MINUTES", 1))
+	for _, seed := range seeds(t, 1) {
+		r := simulate(t, fallingLeaders(seed, minutes*time.Minute))
+		if want := 10 * int(minutes); r.Leaders < want {
 			t.Errorf("changes of leader: got %d, want at least %d", r.Leaders, want)
+		}
+	}
+}
+
+func fallingLeaders(seed uint64, faulty time.Duration) sim.Options {
+	return sim.Options{
+		Seed: seed, Nodes: 3, Pace: 2 * time.Second, Faulty: faulty,
+		Faults: sim.Faults{
+			Every: time.Second, Lasts: time.Second, Leader: true,
+			Kinds: []sim.Fault{sim.Crash, sim.PowerCut, sim.Restart, sim.CutOff, sim.OneWay, sim.Freeze, sim.DiskHang},
+		},
+	}
+}
+
+func envInt(t *testing.T, name string, usual int) int {
+	t.Helper()
+	s := os.Getenv(name)
+	if s == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// As many simulations of all kinds as fit into a time; see make sim.
+func TestSim_for_long(t *testing.T) {
+	minutes := envInt(t, "ESCAPEMENT_SIM_FOR_MINUTES", 0)
+	if minutes == 0 {
+		t.Skip("ESCAPEMENT_SIM_FOR_MINUTES is not set")
+	}
+	began := time.Now()
+	given := os.Getenv("ESCAPEMENT_SEED") != ""
+	seed := uint64(began.Unix()) // another one each time: a failure tells it
+	if given {
+		seed = seeds(t, 1)[0]
+	}
+	for time.Since(began) < time.Duration(minutes)*time.Minute {
+		simulate(t, sim.Options{Seed: seed})
+		simulate(t, sim.Options{Seed: seed, Nodes: 3, Pace: time.Second})
+		simulate(t, fallingLeaders(seed, 2*time.Minute))
+		simulate(t, sim.Options{Seed: seed, Nodes: 5, Pace: 2 * time.Second})
+		if !given {
+			seed++
 		}
 	}
 }
 
 // How fast simulated time goes by, without faults.
 func TestSim_speed(t *testing.T) {
+	if os.Getenv("ESCAPEMENT_SIM_SPEED") == "" {
+		t.Skip("ESCAPEMENT_SIM_SPEED is not set")
+	}
 	for _, nodes := range []int{1, 3} {
+		const clients = 4 // of each node
 		for _, o := range []sim.Options{
 			{Idle: true, Calm: time.Hour},
-			{Pace: 4 * 100 * time.Millisecond * time.Duration(nodes), Calm: 10 * time.Minute}, // ten calls a second in all
+			{Pace: time.Duration(nodes) * clients * 100 * time.Millisecond, Calm: 10 * time.Minute}, // ten calls a second in all
 		} {
-			if testing.Short() || os.Getenv("SPEED") == "" {
-				t.Skip("SPEED is not set")
-			}
-			o.Nodes, o.Faults.Every, o.Faulty = nodes, -1, time.Second
+			o.Nodes, o.Faults.Every, o.Faulty, o.Recovery = nodes, -1, time.Second, time.Second
 			simulate(t, o)
 		}
 	}

@@ -61,6 +61,9 @@ func (o Options) blows() (all []blow) {
 		}
 		b := blow{at: at, fault: o.Faults.Kinds[rng.IntN(len(o.Faults.Kinds))], node: rng.IntN(o.Nodes)}
 		b.lasts = time.Duration(rng.ExpFloat64() * float64(o.Faults.Lasts))
+		if rng.IntN(6) == 0 {
+			b.lasts *= 5 // so that workers are given up, and come back with what they have done
+		}
 		b.lasts = min(max(b.lasts, 10*time.Millisecond), 30*time.Second)
 		switch b.fault {
 		case ClockStep:
