@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/escapement-go/scheduler"
@@ -139,4 +141,34 @@ func ExampleCanary() {
 		fmt.Println("version", sc.Version, "is in force, on trial is", sc.Trial, err)
 	}
 	// Output: version 1 is in force, on trial is 2 <nil>
+}
+
+func ExampleWithScheduleFile() {
+	dir, err := os.MkdirTemp("", "schedules")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "schedules.yaml")
+	const text = `
+owner: mailer
+prune: true # delete what is no longer here
+schedules:
+  - id: digest
+    cron: "0 9 * * MON-FRI"
+    zone: Asia/Shanghai
+    task: email.send
+    input: {To: team@example.com, Subject: digest}
+    overlap: queue(1)
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	s := begin(scheduler.WithHandler(SendEmail, send), scheduler.WithScheduleFile(file))
+	defer s.Shutdown(ctx)
+	for sc, err := range s.Schedules(ctx) {
+		fmt.Println(sc.ID, sc.Trigger.Describe(), err)
+	}
+	// Output: digest at 09:00 on weekdays (Asia/Shanghai) <nil>
 }

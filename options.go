@@ -38,6 +38,8 @@ type config struct {
 	queues       map[string]store.Queue
 	schedules    []*scheduleDef
 	triggers     map[string]TriggerFunc
+	scheduleFile string
+	bases        map[string]*settings // the defaults of the tasks that have handlers here
 	app          string
 	generation   uint64
 	slots        int
@@ -76,6 +78,7 @@ var defaultRetention = Retention{MaxAge: 7 * 24 * time.Hour, MaxRuns: 10_000_000
 func newConfig(opts []Option) (*config, error) {
 	c := &config{
 		handlers:     make(map[string]worker.Handler),
+		bases:        make(map[string]*settings),
 		queues:       make(map[string]store.Queue),
 		slots:        4 * runtime.GOMAXPROCS(0),
 		maxPayload:   DefaultMaxPayload,
@@ -180,6 +183,7 @@ func (c *config) addHandler(name string, base *settings, h worker.Handler) {
 		c.fault(fmt.Errorf("scheduler: task %q: %w", name, ErrDuplicate))
 	default:
 		c.handlers[name] = h
+		c.bases[name] = base
 	}
 }
 

@@ -412,5 +412,8 @@ func (s *Scheduler) Health(context.Context) Health {
 		h.Reasons = append(h.Reasons, "this machine's clock is off those of the other nodes")
 	}
 	h.OK = len(h.Reasons) == 0
+	if fault := s.fileFault.Load(); fault != nil {
+		h.Reasons = append(h.Reasons, "the schedule files are not in force: "+(*fault).Error())
+	}
 	return h
 }

@@ -28,6 +28,7 @@ type Scheduler struct {
 	waiters   waiters
 	named     named
 	calendars trigger.Cache
+	fileFault atomic.Pointer[error] // of the files of schedules; nil while they are in force
 	ready     chan struct{}
 	minted    atomic.Uint64 // the newest run ID, see mintRunID
 
@@ -200,7 +201,12 @@ func (s *Scheduler) open(ctx context.Context) (err error) {
 	if s.contact != nil {
 		s.tel.ObserveNodes(s.nodeGauges)
 	}
-	return s.declare(ctx)
+	if err := s.declare(ctx); err != nil || s.cfg.scheduleFile == "" {
+		return err
+	}
+	applied := s.applyFiles(ctx, footprint(s.cfg.scheduleFile))
+	s.loops.Go(func() { s.followFiles(loops, applied) }) // ended by stop, awaited by close
+	return nil
 }
 
 // lostAfter is how long a worker that is out of contact keeps its leases.

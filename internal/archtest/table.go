@@ -37,7 +37,7 @@ var Escapement = Table{
 		// The root wires the rooms together.
 		{Path: ".", May: []string{
 			"cluster", "worker", "internal/dispatch", "engine", "engine/cron", "dag", "store", "store/boltstore",
-			"store/memstore", "internal/precise", "internal/telemetry", "internal/trigger",
+			"store/memstore", "internal/precise", "internal/telemetry", "internal/trigger", "internal/schedfile",
 		}},
 
 		// Pure cores.
@@ -59,6 +59,8 @@ var Escapement = Table{
 
 		// What a trigger's data means. It says when, and so knows what says it of cron expressions.
 		{Path: "internal/trigger", May: []string{"store", "engine/cron"}},
+
+		{Path: "internal/schedfile"},
 
 		// Small tools that the rooms share.
 		{Path: "internal/boltfile"},
@@ -99,6 +101,7 @@ var Escapement = Table{
 		{"github.com/hashicorp/raft", []string{"cluster", "cluster/seglog", "internal/sim"}, "Raft is known to cluster alone; a simulated disk keeps its log"},
 		{"github.com/hashicorp/yamux", []string{"cluster"}, "the node's port is known to cluster alone"},
 		{"go.etcd.io/bbolt", []string{"store/boltstore", "cluster"}, "bbolt is known to store/boltstore and to cluster's log store"},
+		{"go.yaml.in/yaml/v3", []string{"internal/schedfile"}, "files of schedules are read in one place"},
 		{"github.com/emersion/go-ical", []string{"internal/trigger"}, "calendars are known to internal/trigger alone"},
 		{"github.com/teambition/rrule-go", []string{"internal/trigger"}, "calendars are known to internal/trigger alone"},
 		{"google.golang.org/grpc", []string{"worker/remote/...", "examples/..."}, "gRPC is known to worker/remote alone"},

@@ -1,0 +1,380 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/escapement-go/scheduler/engine/cron"
+	"github.com/escapement-go/scheduler/internal/schedfile"
+	"github.com/escapement-go/scheduler/store"
+)
+
+// WithScheduleFile declares the schedules of a YAML or JSON file, or of all files of a
+// folder that end in .yaml, .yml or .json, and follows their changes while the
+// scheduler runs: what has changed is applied, unchanged schedules are not touched, and
+// files with a fault in them change nothing; the log and [Scheduler.Health] say then
+// what is wrong, by line and column. The form of the files is published as
+// internal/schedfile/schedules.schema.json.
+//
+// The files of one path have an owner, which is the application of [WithApp] unless
+// they say otherwise, and a generation. A schedule that another owner has declared is
+// a fault, and so files of an older generation change nothing. A schedule that is taken
+// out of the files stays, unless they set prune: then it is deleted.
+//
+// The files are looked at each second, and read once they have not changed for one.
+func WithScheduleFile(path string) Option {
+	return option(func(c *config) {
+		switch {
+		case path == "":
+			c.fault(fmt.Errorf("scheduler: schedule file: empty path: %w", ErrInvalid))
+		case c.scheduleFile != "":
+			c.fault(fmt.Errorf("scheduler: schedule file: %w", ErrDuplicate))
+		}
+		c.scheduleFile = path
+	})
+}
+
+// watchFiles is how often the files of schedules are looked at.
+const watchFiles = time.Second
+
+// keyPath is the key of the path of the files of schedules in logs.
+const keyPath = "path"
+
+// followFiles applies the changes of the files of schedules until ctx ends. applied is
+// the footprint that is in force.
+func (s *Scheduler) followFiles(ctx context.Context, applied string) {
+	seen := applied
+	tick := time.NewTicker(watchFiles)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := footprint(s.cfg.scheduleFile)
+		if now == seen && now != applied { // nobody is writing any more
+			applied = s.applyFiles(ctx, now)
+		}
+		seen = now
+	}
+}
+
+// footprint changes with the files of a path.
+func footprint(path string) string {
+	var b strings.Builder
+	for _, name := range scheduleFiles(path) {
+		if info, err := os.Stat(name); err == nil {
+			fmt.Fprintln(&b, name, info.Size(), info.ModTime().UnixNano())
+		} else {
+			fmt.Fprintln(&b, name, err)
+		}
+	}
+	return b.String()
+}
+
+// scheduleFiles returns the files of a path, sorted: itself, or what is in it.
+func scheduleFiles(path string) []string {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return []string{path}
+	}
+	var names []string
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); ext == ".yaml" || ext == ".yml" || ext == ".json" {
+			names = append(names, filepath.Join(path, e.Name()))
+		}
+	}
+	return names
+}
+
+// applyFiles applies the files of schedules as they are. It returns the footprint that is
+// done with: none if they are to be applied again although they have not changed.
+func (s *Scheduler) applyFiles(ctx context.Context, mark string) string {
+	set, err := s.readFiles()
+	if err != nil {
+		s.fileFault.Store(&err)
+		s.cfg.logger.Error("schedule files are faulty and change nothing", keyPath, s.cfg.scheduleFile, "error", err)
+		return mark
+	}
+	for _, d := range set.defs {
+		if err = s.putSchedule(ctx, d); err != nil {
+			err = fmt.Errorf("schedule %q: %w", d.id, err)
+			break
+		}
+	}
+	if err == nil {
+		err = s.pruneSchedules(ctx, set)
+	}
+	if err != nil {
+		s.fileFault.Store(&err)
+		s.cfg.logger.Warn("schedule files are not applied yet", keyPath, s.cfg.scheduleFile, "error", err)
+		return ""
+	}
+	s.fileFault.Store(nil)
+	s.cfg.logger.Info("schedule files applied", keyPath, s.cfg.scheduleFile, "schedules", len(set.defs))
+	return mark
+}
+
+// fileSet is what the files of a path declare together.
+type fileSet struct {
+	owner      string
+	generation uint64
+	prune      bool
+	defs       []*scheduleDef
+}
+
+// readFiles reads and checks the files against what is known; the error joins all that
+// is wrong with them.
+func (s *Scheduler) readFiles() (*fileSet, error) {
+	set := &fileSet{owner: s.cfg.app, generation: s.cfg.generation}
+	var faults []error
+	places := make(map[string]schedfile.Pos)
+	for _, name := range scheduleFiles(s.cfg.scheduleFile) {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		f, err := schedfile.Parse(name, data)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		set.owner = cmp.Or(f.Owner, set.owner)
+		set.generation = max(f.Generation, set.generation)
+		set.prune = set.prune || f.Prune
+		for _, e := range f.Schedules {
+			if at, twice := places[e.ID]; twice {
+				faults = append(faults, &schedfile.Error{Pos: e.At("id"), Err: fmt.Errorf("schedule %q is in %v already", e.ID, at)})
+				continue
+			}
+			places[e.ID] = e.At("id")
+			d, err := s.fileSchedule(e)
+			if err != nil {
+				faults = append(faults, err)
+				continue
+			}
+			set.defs = append(set.defs, d)
+		}
+	}
+	set.owner = cmp.Or(set.owner, "schedule file")
+	s.node.View(func(st *store.State) {
+		for _, d := range set.defs {
+			d.app, d.generation, d.author = set.owner, set.generation, cmp.Or(d.author, fmt.Sprintf("%s/%d", set.owner, set.generation))
+			fault := func(err error) {
+				faults = append(faults, &schedfile.Error{Pos: places[d.id], Err: fmt.Errorf("schedule %q: %w", d.id, err)})
+			}
+			if old := st.Schedule(d.id); old != nil && old.App != "" && old.App != set.owner {
+				fault(fmt.Errorf("it is declared by %q: %w", old.App, ErrConflict))
+			}
+			if !st.KnownTask(d.call.Task()) {
+				fault(fmt.Errorf("%w %q", ErrUnknownTask, d.call.Task()))
+			}
+			sc := store.Schedule{ID: d.id, Trigger: d.trigger.data}
+			if _, err := compileTrigger(&sc.Trigger, s.env(st, &sc)); err != nil {
+				fault(err)
+			}
+		}
+	})
+	return set, errors.Join(faults...)
+}
+
+// pruneSchedules deletes the schedules of an owner that it does not declare any more.
+func (s *Scheduler) pruneSchedules(ctx context.Context, set *fileSet) error {
+	if !set.prune {
+		return nil
+	}
+	var gone []string
+	s.node.View(func(st *store.State) {
+		for sc := range st.Schedules() {
+			declared := slices.ContainsFunc(set.defs, func(d *scheduleDef) bool { return d.id == sc.ID })
+			if sc.App == set.owner && sc.Gen <= set.generation && !declared {
+				gone = append(gone, sc.ID)
+			}
+		}
+	})
+	slices.Sort(gone)
+	for _, id := range gone {
+		err := s.call(ctx, store.Command{Kind: store.KindDeleteSchedule, Delete: &store.DeleteSchedule{ID: id}})
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return fmt.Errorf("delete schedule %q: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// fileSchedule makes a definition of an entry. An error says where it is.
+func (s *Scheduler) fileSchedule(e *schedfile.Schedule) (*scheduleDef, error) {
+	when, err := fileTrigger(e)
+	if err != nil {
+		return nil, err
+	}
+	call, err := s.fileCall(e)
+	if err != nil {
+		return nil, err
+	}
+	opts := []ScheduleOption{MaxRuns(e.MaxRuns), Note(e.Note)}
+	if e.Overlap != "" {
+		p, err := parseOverlap(e.Overlap)
+		if err != nil {
+			return nil, &schedfile.Error{Pos: e.At("overlap"), Err: err}
+		}
+		opts = append(opts, Overlap(p))
+	}
+	c := CatchUp{MaxAge: e.CatchUpAge, MaxCount: e.CatchUpCount, Pace: e.CatchUpPace}
+	if e.CatchUp != "" {
+		at := slices.Index([]string{CatchUpLatest.String(), CatchUpNone.String(), CatchUpAll.String()}, e.CatchUp)
+		if at < 0 {
+			return nil, &schedfile.Error{Pos: e.At("catch_up"), Err: fmt.Errorf("catch-up policy %q: want latest, none or all: %w", e.CatchUp, ErrInvalid)}
+		}
+		c.Policy = CatchUpPolicy(at)
+	}
+	if err := c.check(); err != nil {
+		return nil, &schedfile.Error{Pos: e.At("catch_up"), Err: err}
+	}
+	opts = append(opts, Misfire(c))
+	if e.Paused {
+		opts = append(opts, Paused())
+	}
+	d, err := newScheduleDef(e.ID, when, call, opts)
+	if err == nil {
+		err = call.check(s.cfg.maxPayload)
+	}
+	if err != nil {
+		return nil, &schedfile.Error{Pos: e.Pos, Err: err}
+	}
+	return d, nil
+}
+
+// parseOverlap reads what [OverlapPolicy.String] writes.
+func parseOverlap(text string) (OverlapPolicy, error) {
+	for _, p := range []OverlapPolicy{OverlapSkip, OverlapAllow, OverlapReplace} {
+		if text == p.String() {
+			return p, nil
+		}
+	}
+	var n int
+	if _, err := fmt.Sscanf(text, "queue(%d)", &n); err == nil && OverlapQueue(n).valid() && OverlapQueue(n).String() == text {
+		return OverlapQueue(n), nil
+	}
+	return 0, fmt.Errorf("overlap policy %q: want skip, allow, replace or queue(n): %w", text, ErrInvalid)
+}
+
+// fileTrigger makes the trigger of an entry.
+func fileTrigger(e *schedfile.Schedule) (t Trigger, err error) {
+	field, n := "id", 0
+	for name, given := range map[string]bool{"cron": e.Cron != "", "every": e.Every != 0, "after": e.After != 0, "times": len(e.Times) > 0} {
+		if given {
+			field, n = name, n+1
+		}
+	}
+	if n != 1 {
+		return t, &schedfile.Error{Pos: e.Pos, Err: fmt.Errorf("want one of cron, every, after and times: %w", ErrInvalid)}
+	}
+	var opts []TriggerOption
+	if e.Zone != "" {
+		opts = append(opts, Zone(e.Zone))
+	}
+	if e.DST != "" {
+		p := slices.IndexFunc([]DSTPolicy{DSTRunOnce, DSTSkip, DSTShift, DSTBoth}, func(p DSTPolicy) bool { return p.String() == e.DST })
+		if p < 0 {
+			return t, &schedfile.Error{Pos: e.At("dst"), Err: fmt.Errorf("policy %q: want run-once, skip, shift or both: %w", e.DST, ErrInvalid)}
+		}
+		opts = append(opts, DST(DSTPolicy(p)))
+	}
+	if e.HashKey != "" {
+		opts = append(opts, HashKey(e.HashKey))
+	}
+	opts = append(opts, Jitter(e.Jitter), Between(e.Start, e.End))
+	for _, x := range e.Except {
+		c, err := fileCalendar(x)
+		if err != nil {
+			return t, &schedfile.Error{Pos: e.At("except"), Err: err}
+		}
+		opts = append(opts, Except(c))
+	}
+	switch field {
+	case "cron":
+		t = Cron(e.Cron, opts...)
+	case "every":
+		t = Every(e.Every, opts...)
+	case "after":
+		t = After(e.After, opts...)
+	default:
+		t = Times(e.Times...).With(opts...)
+	}
+	if t.err != nil {
+		at := e.At(field)
+		if syntax, ok := errors.AsType[*SyntaxError](t.err); ok && field == "cron" {
+			at.Column += syntax.Pos
+		}
+		if _, ok := errors.AsType[*cron.ZoneError](t.err); ok && e.Zone != "" {
+			at = e.At("zone")
+		}
+		return t, &schedfile.Error{Pos: at, Err: t.err}
+	}
+	return t, nil
+}
+
+func fileCalendar(x schedfile.Except) (Calendar, error) {
+	switch {
+	case x.Calendar != "" && x.Window == "" && len(x.Days) == 0:
+		return NamedCalendar(x.Calendar), nil
+	case x.Window != "" && x.Calendar == "" && len(x.Days) == 0:
+		c := BlackoutWindow(x.Window, x.Length)
+		return c, c.err
+	case len(x.Days) > 0 && x.Calendar == "" && x.Window == "":
+		c := Days(x.Days...)
+		return c, c.err
+	}
+	return Calendar{}, fmt.Errorf("want one of days, calendar and window: %w", ErrInvalid)
+}
+
+// fileCall makes the call of an entry. The defaults of a task whose handler is
+// registered here hold.
+func (s *Scheduler) fileCall(e *schedfile.Schedule) (Call, error) {
+	base := s.cfg.bases[e.Task]
+	if base == nil {
+		base = newSettings(e.Task)
+	}
+	var opts []RunOption
+	add := func(given bool, o RunOption) {
+		if given {
+			opts = append(opts, o)
+		}
+	}
+	add(e.Queue != "", InQueue(e.Queue))
+	add(e.Tenant != "", ForTenant(e.Tenant))
+	add(e.Timeout != 0, Timeout(e.Timeout))
+	add(e.ExpireAfter != 0, ExpireAfter(e.ExpireAfter))
+	add(e.Attempts != 0 || e.Backoff != 0 || e.MaxBackoff != 0, Retry(Backoff{Initial: e.Backoff, Max: e.MaxBackoff, Attempts: uint32(e.Attempts)}))
+	if e.Priority != "" {
+		class := slices.Index([]string{"low", "normal", "high", "critical"}, e.Priority)
+		if class < 0 {
+			return Call{}, &schedfile.Error{
+				Pos: e.At("priority"), Err: fmt.Errorf("priority %q: want low, normal, high or critical: %w", e.Priority, ErrInvalid),
+			}
+		}
+		opts = append(opts, Priority(PriorityClass(class)))
+	}
+	for _, key := range slices.Sorted(maps.Keys(e.Meta)) {
+		opts = append(opts, Meta(key, e.Meta[key]))
+	}
+	c := Call{settings: base.with(opts), input: e.Input}
+	if c.input == nil {
+		c.input = []byte("null")
+	}
+	if c.err = c.settings.err; c.err != nil {
+		return c, &schedfile.Error{Pos: e.At("task"), Err: c.err}
+	}
+	return c, nil
+}

@@ -1,0 +1,135 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/escapement-go/scheduler"
+)
+
+// write writes a file of schedules; each call has another modification time.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, time.Time{}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// listed returns the schedules as lines.
+func listed(t *testing.T, s *scheduler.Scheduler) (lines []string) {
+	t.Helper()
+	for _, sc := range collect(t, s.Schedules(t.Context())) {
+		lines = append(lines, fmt.Sprintf("%s v%d %s", sc.ID, sc.Version, sc.Trigger.Describe()))
+	}
+	return lines
+}
+
+const (
+	dailyA  = "schedules:\n  - {id: a, cron: '@daily', task: echo, input: x}\n"
+	hourlyB = "  - {id: b, cron: '@hourly', task: echo, input: y}\n"
+)
+
+func TestWithScheduleFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "schedules.yaml")
+		write(t, path, dailyA+hourlyB)
+		var notes journal
+		s := start(t, beat(&notes), scheduler.WithApp("mailer", 1), scheduler.WithScheduleFile(path))
+		const a, b = "a v1 at 00:00 every day", "b v1 every hour"
+		wantLines(t, "at the start", listed(t, s), a, b)
+		fault := func(want string) {
+			t.Helper()
+			h := s.Health(t.Context())
+			if got := strings.Join(h.Reasons, "; "); !h.OK || !strings.Contains(got, want) || want == "" && got != "" {
+				t.Errorf("health %v, %q; want %q", h.OK, got, want)
+			}
+		}
+		change := func(text string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			write(t, path, text)
+			time.Sleep(3 * time.Second)
+		}
+		change("schedules:\n  - {id: a, cron: '@daily', task: echo, input: z}\n" + hourlyB)
+		wantLines(t, "one has changed", listed(t, s), "a v2 at 00:00 every day", b)
+		fault("")
+		for text, want := range map[string]string{
+			"schedules: [": "schedules.yaml:",
+			dailyA + "  - {id: c, cron: '* 25 * * *', task: echo}\n":                                "schedules.yaml:3:22: scheduler: invalid: ",
+			dailyA + "  - {id: c, cron: '@daily', task: none}\n":                                    `schedules.yaml:3:10: schedule "c": unknown task "none"`,
+			dailyA + "  - {id: c, task: echo}\n":                                                    "schedules.yaml:3:5: want one of cron, every, after and times",
+			dailyA + "  - {id: a, cron: '@daily', task: echo}\n":                                    `schedules.yaml:3:10: schedule "a" is in `,
+			dailyA + "  - {id: c, cron: '@daily', task: echo, overlap: queue(0)}\n":                 `schedules.yaml:3:50: overlap policy "queue(0)"`,
+			dailyA + "  - {id: c, cron: '@daily', task: echo, except: [{calendar: none}]}\n":        `schedules.yaml:3:10: schedule "c": scheduler: invalid: unknown calendar "none"`,
+			dailyA + "  - {id: c, cron: '@daily', task: echo, zone: Atlantis/Town}\n":               "schedules.yaml:3:47: scheduler: invalid: ",
+			dailyA + "  - {id: c, cron: '@daily', task: echo, catch_up: none, catch_up_count: 1}\n": "schedules.yaml:3:51: catch-up count 1",
+			dailyA + "  - {id: c, cron: '@daily', task: echo, timeout: 1s, priority: urgent}\n":     `schedules.yaml:3:64: priority "urgent"`,
+			dailyA + "  - {id: c, cron: '@daily', task: echo, dst: sometimes}\n":                    `schedules.yaml:3:46: policy "sometimes"`,
+		} {
+			change(text)
+			wantLines(t, "after a fault", listed(t, s), "a v2 at 00:00 every day", b)
+			fault(want)
+		}
+		change(dailyA) // b is not in it, and stays
+		wantLines(t, "without prune", listed(t, s), "a v3 at 00:00 every day", b)
+		fault("")
+		mustSchedule(t, s, "by hand", scheduler.Cron("@yearly"))
+		change("prune: true\n" + dailyA)
+		wantLines(t, "pruned", listed(t, s), "a v3 at 00:00 every day", "by hand v1 at 00:00 on the 1st of January")
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		wantLines(t, "the file is gone", listed(t, s), "a v3 at 00:00 every day", "by hand v1 at 00:00 on the 1st of January")
+		fault("no such file")
+		time.Sleep(25 * time.Hour)
+		if got := notes.take(); len(got) != 1 { // of a: b was deleted within its first hour
+			t.Errorf("starts %q", got)
+		}
+	})
+}
+
+func TestWithScheduleFile_Folder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, data := t.TempDir(), t.TempDir()
+		write(t, filepath.Join(dir, "a.yaml"), dailyA)
+		write(t, filepath.Join(dir, "b.json"), `{"schedules": [{"id": "b", "every": "90s", "task": "echo", "input": {"n": 1}}]}`)
+		write(t, filepath.Join(dir, "notes.txt"), "nonsense")
+		opts := []scheduler.Option{scheduler.WithDataDir(data), scheduler.WithTasks("echo")}
+		s := start(t, append(opts, scheduler.WithApp("mailer", 2), scheduler.WithScheduleFile(dir))...)
+		want := []string{"a v1 at 00:00 every day", "b v1 every 1m30s"}
+		wantLines(t, "of both files", listed(t, s), want...)
+		write(t, filepath.Join(dir, "c.yml"), "prune: true\nschedules:\n  - {id: c, after: 1m, task: echo}\n")
+		if err := os.Remove(filepath.Join(dir, "b.json")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		want = []string{"a v1 at 00:00 every day", "c v1 1m0s after the run before has ended"}
+		wantLines(t, "a file more and one less", listed(t, s), want...)
+		shutdown(t, s)
+
+		// An older release that comes back takes nothing back; another owner takes nothing.
+		write(t, filepath.Join(dir, "c.yml"), "prune: true\nschedules: []\n")
+		write(t, filepath.Join(dir, "a.yaml"), "schedules:\n  - {id: a, cron: '@hourly', task: echo}\n")
+		s = start(t, append(opts, scheduler.WithApp("mailer", 1), scheduler.WithScheduleFile(dir))...)
+		wantLines(t, "an older release", listed(t, s), want...)
+		shutdown(t, s)
+		s = start(t, append(opts, scheduler.WithApp("other", 9), scheduler.WithScheduleFile(dir))...)
+		wantLines(t, "another owner", listed(t, s), want...)
+		if h := s.Health(t.Context()); len(h.Reasons) != 1 || !strings.Contains(h.Reasons[0], `a.yaml:2:10: schedule "a": it is declared by "mailer"`) {
+			t.Errorf("health: %q", h.Reasons)
+		}
+	})
+	_, err := scheduler.New(scheduler.WithScheduleFile(""))
+	wantErr(t, "no path", err, scheduler.ErrInvalid)
+	_, err = scheduler.New(scheduler.WithScheduleFile("a"), scheduler.WithScheduleFile("b"))
+	wantErr(t, "two paths", err, scheduler.ErrDuplicate)
+}
