@@ -237,30 +237,27 @@ func (s *Scheduler) RetryNow(ctx context.Context, id RunID) error {
 // PauseQueue keeps the queue's runs from starting; those that have started go
 // on. Calls are still accepted.
 func (s *Scheduler) PauseQueue(ctx context.Context, name string) error {
-	return s.changeQueue(ctx, name, func(q *store.Queue) { q.Paused = true })
+	return s.pauseQueue(ctx, name, true)
 }
 
 // ResumeQueue ends a pause.
 func (s *Scheduler) ResumeQueue(ctx context.Context, name string) error {
-	return s.changeQueue(ctx, name, func(q *store.Queue) { q.Paused = false })
+	return s.pauseQueue(ctx, name, false)
 }
 
-func (s *Scheduler) changeQueue(ctx context.Context, name string, change func(*store.Queue)) error {
+func (s *Scheduler) pauseQueue(ctx context.Context, name string, paused bool) error {
 	if err := s.check(); err != nil {
 		return err
 	}
 	if err := checkName("queue name", name); err != nil {
 		return fmt.Errorf("scheduler: %w", err)
 	}
-	var q store.Queue
-	s.node.View(func(st *store.State) { q = st.Queue(name).Queue })
-	change(&q)
-	if err := s.putQueue(ctx, q); err != nil {
+	if err := s.putQueue(ctx, store.Queue{Name: name, Paused: paused}, store.QueuePause); err != nil {
 		return fmt.Errorf("scheduler: queue %q: %w", name, err)
 	}
 	return nil
 }
 
-func (s *Scheduler) putQueue(ctx context.Context, q store.Queue) error {
-	return s.call(ctx, store.Command{Kind: store.KindPutQueue, Queue: &q})
+func (s *Scheduler) putQueue(ctx context.Context, q store.Queue, part store.QueuePart) error {
+	return s.call(ctx, store.Command{Kind: store.KindPutQueue, Queue: &q, QueuePart: part})
 }

@@ -222,8 +222,7 @@ func (s *Scheduler) newAlarm() *precise.Timer {
 // declare puts the queues and schedules of the options in force.
 func (s *Scheduler) declare(ctx context.Context) error {
 	for name, q := range s.cfg.queues {
-		s.node.View(func(st *store.State) { q.Paused = st.Queue(name).Paused })
-		if err := s.putQueue(ctx, q); err != nil {
+		if err := s.putQueue(ctx, q, store.QueueConfig); err != nil {
 			return fmt.Errorf("queue %q: %w", name, err)
 		}
 	}

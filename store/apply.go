@@ -104,7 +104,7 @@ func (s *State) apply(c *Command) Result {
 	case KindRearm:
 		return s.applyRearm(c.Rearm)
 	case KindPutQueue:
-		return s.applyPutQueue(c.Queue)
+		return s.applyPutQueue(c.Queue, c.QueuePart)
 	case KindOpenSession:
 		return s.applyOpenSession(c.Open)
 	case KindEndSession:
@@ -160,16 +160,24 @@ func (s *State) changed(n *Run) *ChangedRun {
 	return &s.dirty.Runs[n.slot]
 }
 
-func (s *State) applyPutQueue(q *Queue) Result {
+func (s *State) applyPutQueue(q *Queue, part QueuePart) Result {
 	if q.Name == "" {
 		return Result{Code: CodeInvalid, Text: "queue name is empty"}
 	}
 	have := s.queue(q.Name)
-	if have.Queue == *q {
+	rec := *q
+	switch part {
+	case QueueConfig:
+		rec.Paused = have.Paused
+	case QueuePause:
+		rec = have.Queue
+		rec.Paused = q.Paused
+	default:
+	}
+	if have.Queue == rec {
 		return Result{}
 	}
-	have.Queue = *q
-	rec := *q
+	have.Queue = rec
 	s.dirty.Queues[q.Name] = &rec
 	s.emit(Event{Kind: EventQueueSet, Queue: &rec})
 	return Result{}

@@ -82,12 +82,24 @@ type Command struct {
 	End        *EndSession     `msg:"n,omitempty"`
 	Prune      *Prune          `msg:"g,omitempty"`
 	Cluster    *SetCluster     `msg:"b,omitempty"`
+	QueuePart  QueuePart       `msg:"z,omitempty"` // KindPutQueue: what of Queue counts
 	Start      *StartCommand   `msg:"st,omitempty"`
 	RunNow     *RunNow         `msg:"y,omitempty"`
 	Backfill   *Backfill       `msg:"f,omitempty"`
 	Calendar   *PutCalendar    `msg:"cl,omitempty"`
 	Canary     *EndCanary      `msg:"cn,omitempty"`
 }
+
+// QueuePart says which fields of a queue a command sets. What one node configures
+// and what another pauses must not undo each other.
+type QueuePart uint8
+
+// The parts of a queue.
+const (
+	QueueAll    QueuePart = iota
+	QueueConfig           // all but Paused
+	QueuePause            // Paused alone
+)
 
 // Enqueue adds runs, all or none. Specs are encoded ([Spec.Encode]) and named by
 // index, so that a thousand like runs carry one.

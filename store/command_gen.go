@@ -319,8 +319,8 @@ func (z *Checkpoint) Msgsize() (s int) {
 func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(26)
-	var zb0001Mask uint32 /* 26 bits */
+	zb0001Len := uint32(27)
+	var zb0001Mask uint32 /* 27 bits */
 	_ = zb0001Mask
 	if z.Session == 0 {
 		zb0001Len--
@@ -402,25 +402,29 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x100000
 	}
-	if z.Start == nil {
+	if z.QueuePart == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x200000
 	}
-	if z.RunNow == nil {
+	if z.Start == nil {
 		zb0001Len--
 		zb0001Mask |= 0x400000
 	}
-	if z.Backfill == nil {
+	if z.RunNow == nil {
 		zb0001Len--
 		zb0001Mask |= 0x800000
 	}
-	if z.Calendar == nil {
+	if z.Backfill == nil {
 		zb0001Len--
 		zb0001Mask |= 0x1000000
 	}
-	if z.Canary == nil {
+	if z.Calendar == nil {
 		zb0001Len--
 		zb0001Mask |= 0x2000000
+	}
+	if z.Canary == nil {
+		zb0001Len--
+		zb0001Mask |= 0x4000000
 	}
 	// variable map header, size zb0001Len
 	o = msgp.AppendMapHeader(o, zb0001Len)
@@ -741,6 +745,11 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 			}
 		}
 		if (zb0001Mask & 0x200000) == 0 { // if not omitted
+			// string "z"
+			o = append(o, 0xa1, 0x7a)
+			o = msgp.AppendUint8(o, uint8(z.QueuePart))
+		}
+		if (zb0001Mask & 0x400000) == 0 { // if not omitted
 			// string "st"
 			o = append(o, 0xa2, 0x73, 0x74)
 			if z.Start == nil {
@@ -753,7 +762,7 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x400000) == 0 { // if not omitted
+		if (zb0001Mask & 0x800000) == 0 { // if not omitted
 			// string "y"
 			o = append(o, 0xa1, 0x79)
 			if z.RunNow == nil {
@@ -796,7 +805,7 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x800000) == 0 { // if not omitted
+		if (zb0001Mask & 0x1000000) == 0 { // if not omitted
 			// string "f"
 			o = append(o, 0xa1, 0x66)
 			if z.Backfill == nil {
@@ -809,7 +818,7 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x1000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x2000000) == 0 { // if not omitted
 			// string "cl"
 			o = append(o, 0xa2, 0x63, 0x6c)
 			if z.Calendar == nil {
@@ -843,7 +852,7 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x2000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x4000000) == 0 { // if not omitted
 			// string "cn"
 			o = append(o, 0xa2, 0x63, 0x6e)
 			if z.Canary == nil {
@@ -1529,6 +1538,16 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					return
 				}
 			}
+		case "z":
+			{
+				var zb0017 uint8
+				zb0017, bts, err = msgp.ReadUint8Bytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "QueuePart")
+					return
+				}
+				z.QueuePart = QueuePart(zb0017)
+			}
 		case "st":
 			if msgp.IsNil(bts) {
 				bts, err = msgp.ReadNilBytes(bts)
@@ -1557,14 +1576,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.RunNow == nil {
 					z.RunNow = new(RunNow)
 				}
-				var zb0017 uint32
-				zb0017, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0018 uint32
+				zb0018, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "RunNow")
 					return
 				}
-				for zb0017 > 0 {
-					zb0017--
+				for zb0018 > 0 {
+					zb0018--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "RunNow")
@@ -1626,14 +1645,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.Calendar == nil {
 					z.Calendar = new(PutCalendar)
 				}
-				var zb0018 uint32
-				zb0018, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0019 uint32
+				zb0019, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "Calendar")
 					return
 				}
-				for zb0018 > 0 {
-					zb0018--
+				for zb0019 > 0 {
+					zb0019--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "Calendar")
@@ -1672,14 +1691,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.Canary == nil {
 					z.Canary = new(EndCanary)
 				}
-				var zb0019 uint32
-				zb0019, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0020 uint32
+				zb0020, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "Canary")
 					return
 				}
-				for zb0019 > 0 {
-					zb0019--
+				for zb0020 > 0 {
+					zb0020--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "Canary")
@@ -1844,7 +1863,7 @@ func (z *Command) Msgsize() (s int) {
 	} else {
 		s += z.Cluster.Msgsize()
 	}
-	s += 3
+	s += 2 + msgp.Uint8Size + 3
 	if z.Start == nil {
 		s += msgp.NilSize
 	} else {
@@ -3391,6 +3410,34 @@ func (z *PutSchedule) Msgsize() (s int) {
 	} else {
 		s += z.Canary.Msgsize()
 	}
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
+func (z QueuePart) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	o = msgp.AppendUint8(o, uint8(z))
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *QueuePart) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	{
+		var zb0001 uint8
+		zb0001, bts, err = msgp.ReadUint8Bytes(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		(*z) = QueuePart(zb0001)
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z QueuePart) Msgsize() (s int) {
+	s = msgp.Uint8Size
 	return
 }
 

@@ -212,3 +212,17 @@ func TestEnqueue_for_ever(t *testing.T) {
 		t.Errorf("due %d, expires at %d, key held until %d: want the end of time", r.Due, r.More.ExpireAt, r.More.UniqueUntil)
 	}
 }
+
+func TestState_a_queue_is_set_in_parts(t *testing.T) {
+	m := newMachine(t)
+	m.ok(store.Command{Kind: store.KindPutQueue, Queue: &store.Queue{Name: "q", Limit: 3}, QueuePart: store.QueueConfig})
+	m.ok(store.Command{Kind: store.KindPutQueue, Queue: &store.Queue{Name: "q", Paused: true}, QueuePart: store.QueuePause})
+	m.ok(store.Command{Kind: store.KindPutQueue, Queue: &store.Queue{Name: "q", Limit: 4}, QueuePart: store.QueueConfig})
+	if q := m.s.Queue("q").Queue; q != (store.Queue{Name: "q", Limit: 4, Paused: true}) {
+		t.Errorf("it is %+v", q)
+	}
+	m.ok(store.Command{Kind: store.KindPutQueue, Queue: &store.Queue{Name: "q"}, QueuePart: store.QueuePause})
+	if q := m.s.Queue("q").Queue; q != (store.Queue{Name: "q", Limit: 4}) {
+		t.Errorf("resumed it is %+v", q)
+	}
+}

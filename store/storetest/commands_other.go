@@ -228,7 +228,7 @@ func (g *Generator) putQueue() store.Command {
 	if g.one(30) {
 		q.Name = ""
 	}
-	return store.Command{Kind: store.KindPutQueue, Queue: q}
+	return store.Command{Kind: store.KindPutQueue, Queue: q, QueuePart: store.QueuePart(g.rng.IntN(3))}
 }
 
 func (g *Generator) openSession() store.Command {
