@@ -120,9 +120,13 @@ func (r *remote) read() {
 	}
 }
 
+// tellEvery is how often a node tells the leader of itself, at least: well within
+// fresh and silence, however slow the heartbeats are.
+const tellEvery = time.Second
+
 // tell sends this node's status until the connection ends.
 func (r *remote) tell() {
-	ticker := time.NewTicker(r.node.cfg.Heartbeat)
+	ticker := time.NewTicker(min(r.node.cfg.Heartbeat, tellEvery))
 	defer ticker.Stop()
 	for {
 		offset, bound := r.clock.best()

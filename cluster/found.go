@@ -97,9 +97,11 @@ func (n *Node) found(ctx context.Context) (founders []store.NodeRecord, err erro
 			n.log.Info("not in a cluster yet", keyReason, waits)
 			n.changes.fire()
 		}
+		timer := time.NewTimer(foundPause)
 		select {
-		case <-time.After(foundPause):
+		case <-timer.C:
 		case <-ctx.Done():
+			timer.Stop()
 			return nil, ctx.Err()
 		}
 	}
@@ -184,7 +186,8 @@ func (n *Node) askToJoin(ctx context.Context, conn net.Conn, w *welcome) (text s
 func request(ctx context.Context, conn net.Conn, req *joinRequest) (joinReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
-	defer boundBy(ctx, conn)()
+	release := boundBy(ctx, conn)
+	defer release()
 	var reply joinReply
 	if _, err := conn.Write(appendFrame(nil, frameJoin, req)); err != nil {
 		return reply, err

@@ -261,10 +261,12 @@ func (l *links) accept() {
 		// Out of file descriptors, say.
 		wait = min(max(2*wait, 10*time.Millisecond), time.Second)
 		l.node.log.Warn("port does not accept", keyError, err)
+		timer := time.NewTimer(wait)
 		select {
-		case <-time.After(wait):
+		case <-timer.C:
 		case <-l.ctx.Done():
 		}
+		timer.Stop()
 	}
 }
 
@@ -328,6 +330,7 @@ func (l *links) serve(conn net.Conn, h *hello) {
 		l.node.serveCalls(conn, h.From)
 	case streamJoin:
 		l.node.serveJoin(conn, h)
+	case streamProbe: // has been answered
 	case streamSession:
 		if serve := l.node.cfg.OnSession; serve != nil {
 			serve(l.ctx, conn, h.From)

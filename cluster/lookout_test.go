@@ -13,6 +13,7 @@ import (
 // each other.
 func TestBubble_a_silent_leader_is_replaced_in_time(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *world) {
+		t.Helper()
 		const rounds, most = 40, 7 * cluster.DefaultHeartbeat / 4
 		inTime := 0
 		rnd := rand.New(rand.NewPCG(1, 1))

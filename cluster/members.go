@@ -300,7 +300,7 @@ func (n *Node) news(meta *store.Meta, members raft.Configuration) *store.SetClus
 	}
 	if level > meta.Level {
 		set.Level = level
-		n.log.Info("format level rises", slog.Int("level", int(level)))
+		n.log.Info("format level rises", slog.Int(keyLevel, int(level)))
 	}
 	if set.ID == "" && set.Level == 0 && len(set.Put) == 0 {
 		return nil

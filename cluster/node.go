@@ -16,6 +16,8 @@ const (
 	keyError    = "error"
 	keyFailures = "failures"
 	keyIndex    = "index"
+	keyLevel    = "level"
+	keyOffset   = "offset"
 	keyBound    = "bound"
 	keyNodeID   = "node_id"
 	keyPeer     = "peer"
@@ -119,7 +121,7 @@ func Open(ctx context.Context, cfg Setup) (*Node, error) {
 	if cfg.Opened != nil {
 		cfg.Opened(n)
 	}
-	if err := n.take(); err != nil {
+	if err := n.take(); err != nil { //nolint:contextcheck // what it begins has the node's life
 		return nil, err
 	}
 	n.workers.Go(n.flusher.run)

@@ -1,9 +1,7 @@
 package cluster_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -372,8 +370,7 @@ func TestConfig_refuses_what_cannot_work(t *testing.T) {
 		n, err := cluster.Open(t.Context(), cluster.Setup{ID: "one", Storage: storage(t, ""), Cluster: &cfg})
 		if err == nil {
 			t.Errorf("%s: accepted", name)
-			_ = n.Shutdown(context.Background())
+			shutdown(t, n)
 		}
 	}
-	_ = fmt.Sprint()
 }

@@ -62,7 +62,7 @@ func (n *Node) watchClock(ctx context.Context, members raft.Configuration) error
 		return nil
 	}
 	if !n.skewed.Swap(true) {
-		n.log.Error("the wall clock is off the other nodes': leadership is handed over", keyBound, time.Duration(bound), "off_by", -time.Duration(off))
+		n.log.Error("the wall clock is off the other nodes': leadership is handed over", keyBound, time.Duration(bound), keyOffset, -time.Duration(off))
 	}
 	return n.StepAside(ctx)
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -111,7 +112,7 @@ func TestTLS_strangers_are_refused(t *testing.T) {
 		if err == nil {
 			_, err = conn.Read(make([]byte, 1))
 		}
-		if err == nil || err == io.EOF {
+		if err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("%s: it was not told that it is refused: %v", name, err)
 		}
 		_ = conn.Close()
