@@ -80,6 +80,25 @@ func TestSim_five_nodes(t *testing.T) {
 	}
 }
 
+// Nodes that are cut off for longer than a worker may be out of contact come back
+// with what their handlers have done meanwhile, under leases that are no longer
+// theirs.
+func TestSim_workers_are_given_up(t *testing.T) {
+	for _, seed := range seeds(t, 1) {
+		simulate(t, givenUp(seed))
+	}
+}
+
+func givenUp(seed uint64) sim.Options {
+	return sim.Options{
+		Seed: seed, Nodes: 3, Pace: time.Second, Calm: 10 * time.Second,
+		Faults: sim.Faults{
+			Every: 4 * time.Second, Lasts: 12 * time.Second,
+			Kinds: []sim.Fault{sim.CutOff, sim.OneWay, sim.Freeze, sim.DiskHang},
+		},
+	}
+}
+
 // Whatever strikes the leader, without a rest, no tick is lost and none is doubled.
 func TestSim_leaders_fall_one_after_the_other(t *testing.T) {
 	minutes := time.Duration(envInt(t, "ESCAPEMENT_SIM_MINUTES", 1))
@@ -129,6 +148,7 @@ func TestSim_for_long(t *testing.T) {
 	for time.Since(began) < time.Duration(minutes)*time.Minute {
 		simulate(t, sim.Options{Seed: seed})
 		simulate(t, sim.Options{Seed: seed, Nodes: 3, Pace: time.Second})
+		simulate(t, givenUp(seed))
 		simulate(t, fallingLeaders(seed, 2*time.Minute))
 		simulate(t, sim.Options{Seed: seed, Nodes: 5, Pace: 2 * time.Second})
 		if !given {
