@@ -172,3 +172,40 @@ schedules:
 	}
 	// Output: digest at 09:00 on weekdays (Asia/Shanghai) <nil>
 }
+
+func ExampleScheduler_Forecast() {
+	ctx := context.Background()
+	s := begin(
+		scheduler.WithHandler(SendEmail, send),
+		scheduler.WithSchedule("a", scheduler.Cron("0 0 1 1 *"), SendEmail.With(Email{To: "a@example.com"})),
+		scheduler.WithSchedule("b", scheduler.Cron("*/30 0 1 1 *"), SendEmail.With(Email{To: "b@example.com"})),
+	)
+	defer s.Shutdown(ctx)
+	year := time.Date(time.Now().Year()+2, 1, 1, 0, 0, 0, 0, time.UTC)
+	loads, err := s.Forecast(ctx, year, year.AddDate(0, 0, 1))
+	for _, l := range loads {
+		fmt.Println(l.Minute.Format("15:04"), l.Ticks, l.Schedules)
+	}
+	fmt.Println(err)
+	// Output:
+	// 00:00 2 2
+	// 00:30 1 1
+	// <nil>
+}
+
+func ExampleScheduler_Lint() {
+	ctx := context.Background()
+	s := begin(
+		scheduler.WithHandler(SendEmail, send),
+		scheduler.WithSchedule("unlucky", scheduler.Cron("0 0 13 * FRI"), SendEmail.With(Email{To: "a@example.com"})),
+	)
+	defer s.Shutdown(ctx)
+	found, err := s.Lint(ctx)
+	for _, f := range found {
+		fmt.Println(f.Schedule, f.Rule)
+	}
+	fmt.Println(err)
+	// Output:
+	// unlucky either-day
+	// <nil>
+}
