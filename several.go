@@ -88,7 +88,7 @@ func (s *Scheduler) nodeGauges() []telemetry.NodeGauge {
 	var gauges []telemetry.NodeGauge
 	for _, m := range s.node.Members() {
 		if m.ID != s.cfg.nodeID && m.Contact >= 0 {
-			gauges = append(gauges, telemetry.NodeGauge{Node: m.ID, Contact: m.Contact, Offset: m.Offset, Clock: m.Error > 0})
+			gauges = append(gauges, telemetry.NodeGauge{Node: m.ID, Contact: m.Contact, Offset: m.Offset, Drift: m.Drift, Clock: m.Error > 0})
 		}
 	}
 	return gauges

@@ -133,7 +133,7 @@ func (r *remote) tell() {
 		me := r.node.record()
 		s := peerStatus{
 			Incarnation: me.Incarnation, Applied: r.node.applied.Load(), Level: me.Level, Address: me.Address, Observer: me.Observer,
-			Sent: r.node.cfg.Clock.Now().UnixNano(), Offset: offset, Error: bound,
+			Sent: r.node.cfg.Clock.Now().UnixNano(), Offset: offset, Error: bound, Drift: r.clock.drift(time.Now()),
 		}
 		if r.send(frameStatus, &s) != nil {
 			return

@@ -68,6 +68,7 @@ type Member struct {
 	Applied uint64        // index of its state
 	Offset  time.Duration // its wall clock less the leader's
 	Error   time.Duration // by how much Offset may be off; 0 if it is unknown
+	Drift   float64       // how fast Offset grows, s/s; 0 in the first minute
 }
 
 // Members returns who is in the cluster, by ID.
@@ -95,7 +96,7 @@ func (n *Node) Members() []Member {
 			m.Contact, m.Applied = 0, n.applied.Load()
 		case ok && n.Leading():
 			m.Contact, m.Applied = time.Since(heard.at), heard.status.Applied
-			m.Offset, m.Error = time.Duration(heard.status.Offset), time.Duration(heard.status.Error)
+			m.Offset, m.Error, m.Drift = time.Duration(heard.status.Offset), time.Duration(heard.status.Error), heard.status.Drift
 		}
 		list = append(list, m)
 	}

@@ -16,7 +16,20 @@ type offset struct {
 	mu      sync.Mutex // guards all below
 	samples [8]sample
 	n       int
+
+	// Estimates of earlier, between which and now the clocks have drifted apart: from
+	// before the last one or two driftSpans.
+	old, older past
 }
+
+type past struct {
+	at time.Time // zero: there is none
+	by int64     // the estimate
+}
+
+// driftSpan is over how long drift is measured, at least: estimates are good to
+// some 100 µs, so that what it says is good to about 2 ppm.
+const driftSpan = time.Minute
 
 type sample struct{ offset, trip int64 } // ns
 
@@ -44,6 +57,27 @@ func (o *offset) best() (by, bound int64) {
 	}
 	s := slices.MinFunc(have, func(a, b sample) int { return int(min(max(a.trip-b.trip, -1), 1)) })
 	return s.offset, (s.trip + 1) / 2
+}
+
+// drift returns how fast the estimate grows, s/s; at is now, by the monotonic
+// clock. It is 0 until a driftSpan is over.
+func (o *offset) drift(at time.Time) float64 {
+	by, bound := o.best()
+	if bound == 0 {
+		return 0
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.old.at.IsZero():
+		o.old = past{at, by}
+	case at.Sub(o.old.at) >= driftSpan:
+		o.older, o.old = o.old, past{at, by}
+	}
+	if o.older.at.IsZero() {
+		return 0
+	}
+	return float64(by-o.older.by) / float64(at.Sub(o.older.at))
 }
 
 // watchClock hands leadership over if this node's wall clock is off the median of

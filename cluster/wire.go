@@ -122,14 +122,15 @@ type callOutcome struct {
 
 // peerStatus is what a follower tells the leader of itself, a few times a second.
 type peerStatus struct {
-	Incarnation string `msg:"i"`
-	Applied     uint64 `msg:"a"`
-	Level       uint16 `msg:"l"`
-	Address     string `msg:"d"`
-	Observer    bool   `msg:"b,omitempty"`
-	Sent        int64  `msg:"s"` // ns wall of the sender
-	Offset      int64  `msg:"o"` // ns, its wall clock less the leader's, as it knows it
-	Error       int64  `msg:"e"` // ns, by how much Offset may be off; 0: it does not know yet
+	Incarnation string  `msg:"i"`
+	Applied     uint64  `msg:"a"`
+	Level       uint16  `msg:"l"`
+	Address     string  `msg:"d"`
+	Observer    bool    `msg:"b,omitempty"`
+	Sent        int64   `msg:"s"`           // ns wall of the sender
+	Offset      int64   `msg:"o"`           // ns, its wall clock less the leader's, as it knows it
+	Error       int64   `msg:"e"`           // ns, by how much Offset may be off; 0: it does not know yet
+	Drift       float64 `msg:"f,omitempty"` // s/s, how fast Offset grows
 }
 
 // statusReply carries the leader's wall clock.

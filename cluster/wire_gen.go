@@ -698,12 +698,16 @@ func (z joinRequest) Msgsize() (s int) {
 func (z *peerStatus) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(8)
-	var zb0001Mask uint8 /* 8 bits */
+	zb0001Len := uint32(9)
+	var zb0001Mask uint16 /* 9 bits */
 	_ = zb0001Mask
 	if z.Observer == false {
 		zb0001Len--
 		zb0001Mask |= 0x10
+	}
+	if z.Drift == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x100
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -736,6 +740,11 @@ func (z *peerStatus) MarshalMsg(b []byte) (o []byte, err error) {
 		// string "e"
 		o = append(o, 0xa1, 0x65)
 		o = msgp.AppendInt64(o, z.Error)
+		if (zb0001Mask & 0x100) == 0 { // if not omitted
+			// string "f"
+			o = append(o, 0xa1, 0x66)
+			o = msgp.AppendFloat64(o, z.Drift)
+		}
 	}
 	return
 }
@@ -806,6 +815,12 @@ func (z *peerStatus) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Error")
 				return
 			}
+		case "f":
+			z.Drift, bts, err = msgp.ReadFloat64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Drift")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -820,7 +835,7 @@ func (z *peerStatus) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *peerStatus) Msgsize() (s int) {
-	s = 1 + 2 + msgp.StringPrefixSize + len(z.Incarnation) + 2 + msgp.Uint64Size + 2 + msgp.Uint16Size + 2 + msgp.StringPrefixSize + len(z.Address) + 2 + msgp.BoolSize + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size
+	s = 1 + 2 + msgp.StringPrefixSize + len(z.Incarnation) + 2 + msgp.Uint64Size + 2 + msgp.Uint16Size + 2 + msgp.StringPrefixSize + len(z.Address) + 2 + msgp.BoolSize + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Float64Size
 	return
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"slices"
 	"testing"
@@ -40,7 +41,7 @@ var bodies = map[frameKind]struct {
 		func() unmarshaler { return new(callsReply) },
 	},
 	frameStatus: {
-		&peerStatus{"incarnation", 5, 2, "a:1", true, -1, -2, 3},
+		&peerStatus{"incarnation", 5, 2, "a:1", true, -1, -2, 3, 1e-6},
 		func() unmarshaler { return new(peerStatus) },
 	},
 	frameStatusReply: {&statusReply{-1, 2}, func() unmarshaler { return new(statusReply) }},
@@ -299,6 +300,29 @@ func TestOffset_is_that_of_the_shortest_trip(t *testing.T) {
 	if by, bound := o.best(); by != ahead || bound != 300 {
 		t.Errorf("old samples count still: %d ± %d", by, bound)
 	}
+}
+
+func TestOffset_drifts(t *testing.T) {
+	var o offset
+	const minute = int64(time.Minute)
+	begin := time.Now()
+	see := func(at, ahead int64, want float64) {
+		t.Helper()
+		for range len(o.samples) {
+			o.add(at+ahead, at+50, at+ahead+100)
+		}
+		if got := o.drift(begin.Add(time.Duration(at))); math.Abs(got-want) > 1e-9 {
+			t.Errorf("after %v: %v, want %v", time.Duration(at), got, want)
+		}
+	}
+	if got := o.drift(begin); got != 0 {
+		t.Errorf("without a sample: %v", got)
+	}
+	see(1, 1000, 0)
+	see(minute/2, 1000, 0)
+	see(minute+1, 1000+60_000, 1e-6) // 60 µs a minute
+	see(2*minute+1, 1000+120_000, 1e-6)
+	see(3*minute+1, 1000, -2e-6) // and back
 }
 
 func TestMedian_blames_nobody_in_doubt(t *testing.T) {

@@ -90,15 +90,19 @@ func NewClient(cfg ClientConfig) *Client {
 func (c *Client) Keep(ctx context.Context) {
 	c.cfg.Pool.StartUntil(time.Now().Add(c.cfg.TTL))
 	pause := firstPause
-	lost := false // that contact was lost is logged, and then not again
+	var lost time.Time // since when there is no contact
+	told := false      // that it was lost for longer than a change of leaders takes
 	for ctx.Err() == nil {
 		try, redial := context.WithCancelCause(ctx)
 		c.mu.Lock()
 		c.redial = redial
 		c.mu.Unlock()
 		attached, err := c.try(try)
-		if ctx.Err() == nil && (attached || !lost) && !errors.Is(err, errRedial) {
-			lost = true
+		if attached || lost.IsZero() {
+			lost, told = time.Now(), false
+		}
+		if ctx.Err() == nil && !told && time.Since(lost) > c.cfg.Silence {
+			told = true
 			c.cfg.Logger.Warn("no contact with the leader", keyError, err)
 		}
 		if attached || errors.Is(context.Cause(try), errRedial) {
