@@ -3,9 +3,12 @@ module github.com/escapement-go/scheduler/bench
 go 1.26.0
 
 require (
+	github.com/adhocore/gronx v1.20.4
 	github.com/escapement-go/scheduler v0.0.0
+	github.com/hashicorp/cronexpr v1.1.3
 	github.com/hashicorp/go-hclog v1.6.3
 	github.com/hashicorp/raft v1.7.3
+	github.com/robfig/cron/v3 v3.0.1
 	go.opentelemetry.io/otel/metric v1.47.0
 )
 
@@ -29,6 +32,7 @@ require (
 	go.etcd.io/bbolt v1.5.0 // indirect
 	go.opentelemetry.io/otel v1.47.0 // indirect
 	go.opentelemetry.io/otel/trace v1.47.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/sys v0.50.0 // indirect
 )
 
