@@ -137,7 +137,10 @@ func ExampleCanary() {
 	// one that fails reverts it.
 	err := s.Schedule(ctx, "digest", daily, SendEmail.With(Email{To: "all@example.com"}),
 		scheduler.Canary(scheduler.Trial{Share: 0.1, Failures: 1, Runs: 20}))
-	for sc := range s.Schedules(ctx) {
+	if err != nil {
+		log.Fatal(err)
+	}
+	for sc, err := range s.Schedules(ctx) {
 		fmt.Println("version", sc.Version, "is in force, on trial is", sc.Trial, err)
 	}
 	// Output: version 1 is in force, on trial is 2 <nil>

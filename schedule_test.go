@@ -287,21 +287,26 @@ func TestPauseSchedule(t *testing.T) {
 	}{
 		{"none", scheduler.CatchUp{Policy: scheduler.CatchUpNone}, nil, []string{"2m0s" + paused, "3m0s" + paused, "4m0s" + paused}},
 		{
-			"latest", scheduler.CatchUp{},
+			"latest",
+			scheduler.CatchUp{},
 			[]string{"4m10s for 4m0s"},
 			[]string{"2m0s" + paused, "3m0s" + paused, "4m0s ran late 10s"},
 		},
 		{
-			"latest, not too old", scheduler.CatchUp{MaxAge: 9 * time.Second}, nil,
+			"latest, not too old",
+			scheduler.CatchUp{MaxAge: 9 * time.Second},
+			nil,
 			[]string{"2m0s" + paused, "3m0s" + paused, "4m0s" + paused},
 		},
 		{
-			"all", scheduler.CatchUp{Policy: scheduler.CatchUpAll},
+			"all",
+			scheduler.CatchUp{Policy: scheduler.CatchUpAll},
 			[]string{"4m10s for 2m0s", "4m10s for 3m0s", "4m10s for 4m0s"},
 			[]string{"2m0s ran late 2m10s: it was made up", "3m0s ran late 1m10s: it was made up", "4m0s ran late 10s: it was made up"},
 		},
 		{
-			"all, at most two, at a pace", scheduler.CatchUp{Policy: scheduler.CatchUpAll, MaxCount: 2, Pace: 10 * time.Second},
+			"all, at most two, at a pace",
+			scheduler.CatchUp{Policy: scheduler.CatchUpAll, MaxCount: 2, Pace: 10 * time.Second},
 			[]string{"4m10s for 3m0s", "4m20s for 4m0s"},
 			[]string{"2m0s" + paused, "3m0s ran late 1m10s: it was made up", "4m0s ran late 20s: it was made up"},
 		},

@@ -173,7 +173,7 @@ func TestCustom(t *testing.T) {
 		}
 		shutdown(t, s)
 
-		s = start(t, with...)
+		start(t, with...)
 		time.Sleep(time.Second)
 		if got := notes.take(); len(got) != 2 {
 			t.Errorf("starts: %v, want the ticks of 4m30s and 6m0s to be made up", got)

@@ -45,8 +45,12 @@ func WithScheduleFile(path string) Option {
 // watchFiles is how often the files of schedules are looked at.
 const watchFiles = time.Second
 
-// keyPath is the key of the path of the files of schedules in logs.
-const keyPath = "path"
+// The keys of log lines about the files of schedules.
+const (
+	keyPath      = "path"
+	keyFault     = "error"
+	keySchedules = "schedules" // how many
+)
 
 // followFiles applies the changes of the files of schedules until ctx ends. applied is
 // the footprint that is in force.
@@ -102,7 +106,7 @@ func (s *Scheduler) applyFiles(ctx context.Context, mark string) string {
 	set, err := s.readFiles()
 	if err != nil {
 		s.fileFault.Store(&err)
-		s.cfg.logger.Error("schedule files are faulty and change nothing", keyPath, s.cfg.scheduleFile, "error", err)
+		s.cfg.logger.Error("schedule files are faulty and change nothing", keyPath, s.cfg.scheduleFile, keyFault, err)
 		return mark
 	}
 	for _, d := range set.defs {
@@ -116,11 +120,11 @@ func (s *Scheduler) applyFiles(ctx context.Context, mark string) string {
 	}
 	if err != nil {
 		s.fileFault.Store(&err)
-		s.cfg.logger.Warn("schedule files are not applied yet", keyPath, s.cfg.scheduleFile, "error", err)
+		s.cfg.logger.Warn("schedule files are not applied yet", keyPath, s.cfg.scheduleFile, keyFault, err)
 		return ""
 	}
 	s.fileFault.Store(nil)
-	s.cfg.logger.Info("schedule files applied", keyPath, s.cfg.scheduleFile, "schedules", len(set.defs))
+	s.cfg.logger.Info("schedule files applied", keyPath, s.cfg.scheduleFile, keySchedules, len(set.defs))
 	return mark
 }
 

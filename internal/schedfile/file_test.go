@@ -75,8 +75,7 @@ func TestParse_Faults(t *testing.T) {
 		if got := strings.ReplaceAll(err.Error(), "\n", "; "); got != want {
 			t.Errorf("%q:\n got %s\nwant %s", text, got, want)
 		}
-		var at *schedfile.Error
-		if !errors.As(err, &at) {
+		if _, ok := errors.AsType[*schedfile.Error](err); !ok {
 			t.Errorf("%q: %v is no Error", text, err)
 		}
 	}
