@@ -168,7 +168,7 @@ func TestSim_speed(t *testing.T) {
 			{Idle: true, Calm: time.Hour},
 			{Pace: time.Duration(nodes) * clients * 100 * time.Millisecond, Calm: 10 * time.Minute}, // ten calls a second in all
 		} {
-			o.Nodes, o.Faults.Every, o.Faulty, o.Recovery = nodes, -1, time.Second, time.Second
+			o.Nodes, o.NoSchedules, o.Faults.Every, o.Faulty, o.Recovery = nodes, true, -1, time.Second, time.Second
 			simulate(t, o)
 		}
 	}

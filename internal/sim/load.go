@@ -54,17 +54,22 @@ func (l *life) options() []scheduler.Option {
 		return job.With(Work{Kind: Plain, N: n}, scheduler.InQueue(steadyQueue))
 	}
 	allow := scheduler.Overlap(scheduler.OverlapAllow)
-	return []scheduler.Option{
+	opts := []scheduler.Option{
 		scheduler.WithHandler(job, l.handle),
 		scheduler.WithConcurrency(64),
 		scheduler.WithQueue(narrow, scheduler.QueueLimit(narrowLimit)),
+	}
+	if l.world.o.NoSchedules {
+		return opts
+	}
+	return append(opts,
 		scheduler.WithSchedule("steady", scheduler.Every(time.Second), steady(1), allow),
 		scheduler.WithSchedule("wall", scheduler.Cron("*/2 * * * * *"), steady(2), allow),
 		scheduler.WithSchedule("none", scheduler.Cron("*/3 * * * * *"), steady(3), allow,
 			scheduler.Misfire(scheduler.CatchUp{Policy: scheduler.CatchUpNone})),
 		scheduler.WithSchedule("skip", scheduler.Every(700*time.Millisecond), job.With(Work{Kind: Slow, N: 4, For: time.Second})),
 		scheduler.WithSchedule(pausable, scheduler.Every(1500*time.Millisecond), job.With(Work{Kind: Flaky, N: 5})),
-	}
+	)
 }
 
 // handle does the work of all runs.

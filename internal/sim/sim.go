@@ -28,6 +28,8 @@ type Options struct {
 	Pace   time.Duration // a client's pause between two calls is up to twice as long; default 200 ms
 	Idle   bool          // no clients
 
+	NoSchedules bool
+
 	// New makes the scheduler of one life of a node. It has to use everything that
 	// the Life offers, and the options of it.
 	New func(l Life) (*scheduler.Scheduler, error)
@@ -93,7 +95,7 @@ type Report struct {
 	Lives   int           // of all nodes
 	Tears   int           // crashes in the middle of a write
 	Virtual time.Duration // that it was about
-	Real    time.Duration // that it took
+	Real    time.Duration // that it took, without the checks
 }
 
 // Run simulates a cluster and fails the test, with the seed and a timeline, if it
@@ -108,11 +110,12 @@ func Run(t *testing.T, o Options) Report {
 	defer dog.Stop()
 	began := time.Now()
 	synctest.Test(t, func(t *testing.T) { w.run(t.Context()) })
+	took := time.Since(began)
 	broken := w.rec.faults
 	if w.history != nil {
 		broken = append(broken, Check(w.history)...)
 	}
-	r := Report{History: w.history, Leaders: max(len(w.leaders)-1, 0), Virtual: w.took, Real: time.Since(began)}
+	r := Report{History: w.history, Leaders: max(len(w.leaders)-1, 0), Virtual: w.took, Real: took}
 	for _, n := range w.nodes {
 		r.Lives += n.lives
 		r.Tears += n.disk.Tears()
