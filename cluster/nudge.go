@@ -43,7 +43,6 @@ func (d *nudger) nudge() {
 	if at == nil || r.LastIndex() != at.index {
 		return // raft has an entry to send, which says the same
 	}
-	trans := d.inst.trans
 	for _, s := range r.GetConfiguration().Configuration().Servers {
 		if string(s.ID) == d.node.cfg.ID {
 			continue
@@ -56,11 +55,7 @@ func (d *nudger) nudge() {
 			continue
 		}
 		d.inst.nudges.Go(func() {
-			self := []byte(d.node.cfg.ID)
-			_ = trans.AppendEntries(s.ID, s.Address, &raft.AppendEntriesRequest{ // raft will tell it in its own time
-				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: self, Addr: self},
-				Term:      at.term, PrevLogEntry: at.index, PrevLogTerm: at.term, LeaderCommitIndex: at.index,
-			}, new(raft.AppendEntriesResponse))
+			d.tell(s, at)
 			d.mu.Lock()
 			d.busy[s.ID] = false
 			d.mu.Unlock()
@@ -68,6 +63,30 @@ func (d *nudger) nudge() {
 				d.node.poke()
 			}
 		})
+	}
+}
+
+// One that has not stored the entry yet, for a majority did without it, is told
+// again a few times.
+const (
+	tellAgain = 5 * time.Millisecond
+	tellMost  = 10
+)
+
+// tell sends one follower where the log is committed. If that fails raft will tell
+// it in its own time.
+func (d *nudger) tell(s raft.Server, at *logPosition) {
+	self := []byte(d.node.cfg.ID)
+	for range tellMost {
+		taken, err := d.inst.trans.tell(s.ID, s.Address, &raft.AppendEntriesRequest{
+			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: self, Addr: self},
+			Term:      at.term, PrevLogEntry: at.index, PrevLogTerm: at.term, LeaderCommitIndex: at.index,
+		})
+		if taken || err != nil || d.node.committed.Load() != at {
+			return
+		}
+		timer := time.NewTimer(tellAgain)
+		<-timer.C
 	}
 }
 

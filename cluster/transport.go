@@ -66,6 +66,19 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 // whether raft still wants to send them.
 const lostTime = time.Minute
 
+// tell sends what needs no answer, to a peer that can be reached.
+func (t *transport) tell(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest) (taken bool, err error) {
+	t.mu.Lock()
+	lost := t.lost[id] != nil
+	t.mu.Unlock()
+	if lost || t.withheld() {
+		return false, errWithheld
+	}
+	var resp raft.AppendEntriesResponse
+	err = t.Transport.AppendEntries(id, to, args, &resp)
+	return resp.Success, err
+}
+
 // awaitPeer waits while a peer cannot be reached.
 func (t *transport) awaitPeer(id raft.ServerID) {
 	t.mu.Lock()
