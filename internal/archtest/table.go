@@ -37,7 +37,8 @@ var Escapement = Table{
 		// The root wires the rooms together.
 		{Path: ".", May: []string{
 			"cluster", "worker", "internal/dispatch", "engine", "engine/cron", "dag", "store", "store/boltstore",
-			"store/memstore", "internal/precise", "internal/telemetry", "internal/trigger", "internal/schedfile",
+			"store/memstore", "internal/precise", "internal/session", "internal/telemetry", "internal/trigger",
+			"internal/schedfile",
 		}},
 
 		// Pure cores.
@@ -99,7 +100,6 @@ var Escapement = Table{
 
 	Homes: []Home{
 		{"github.com/hashicorp/raft", []string{"cluster", "cluster/seglog", "internal/sim"}, "Raft is known to cluster alone; a simulated disk keeps its log"},
-		{"github.com/hashicorp/yamux", []string{"cluster"}, "the node's port is known to cluster alone"},
 		{"go.etcd.io/bbolt", []string{"store/boltstore", "cluster"}, "bbolt is known to store/boltstore and to cluster's log store"},
 		{"go.yaml.in/yaml/v3", []string{"internal/schedfile"}, "files of schedules are read in one place"},
 		{"github.com/emersion/go-ical", []string{"internal/trigger"}, "calendars are known to internal/trigger alone"},
