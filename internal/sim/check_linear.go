@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -168,23 +170,23 @@ func step(is status, in request, out reply) []any {
 }
 
 func tell(ops []porcupine.Operation) string {
-	text := ""
+	var text strings.Builder
 	for _, op := range ops {
 		in, out := op.Input.(request), op.Output.(reply)
 		until := "never"
 		if op.Return != math.MaxInt64 {
 			until = time.Unix(0, op.Return).UTC().Format(clockFormat)
 		}
-		text += "\n      " + time.Unix(0, op.Call).UTC().Format(clockFormat) + " … " + until + " " + string(in.op)
-		if in.op == opEnd {
-			text += " " + statusNames[in.end]
-		}
-		text += ": " + answerNames[out.answer]
-		if in.op == OpGet {
-			text += " " + statusNames[out.found]
+		fmt.Fprintf(&text, "\n      %s … %s %s: %s", time.Unix(0, op.Call).UTC().Format(clockFormat), until, in.op, answerNames[out.answer])
+		switch in.op {
+		case opEnd:
+			text.WriteString(" " + statusNames[in.end])
+		case OpGet:
+			text.WriteString(" " + statusNames[out.found])
+		default: // says it all
 		}
 	}
-	return text
+	return text.String()
 }
 
 var (

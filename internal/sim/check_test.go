@@ -126,6 +126,7 @@ func (a *author) tick(n byte) {
 
 // good writes a history of a bit of everything.
 func good(t *testing.T) *sim.History {
+	t.Helper()
 	a := newAuthor(t)
 	plain := sim.Work{Kind: sim.Plain, N: 1}
 	a.enqueue(1, "", plain)

@@ -102,11 +102,11 @@ type conn struct {
 	writeBy time.Time
 }
 
-// breakLocked ends both ends at once.
-func (c *conn) breakLocked(err error) {
+// breakLocked resets both ends at once.
+func (c *conn) breakLocked() {
 	for _, end := range []*conn{c, c.peer} {
 		if end.err == nil {
-			end.err = err
+			end.err = syscall.ECONNRESET
 		}
 		end.in.fireLocked()
 		end.out.fireLocked()
@@ -128,7 +128,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	n := c.host.net
 	for {
 		n.mu.Lock()
-		got, err, until, done := c.readLocked(b)
+		got, until, done, err := c.readLocked(b)
 		if done {
 			n.mu.Unlock()
 			return got, err
@@ -139,19 +139,21 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 }
 
-func (c *conn) readLocked(b []byte) (got int, err error, until time.Time, done bool) { //nolint:revive // as Read has it
+// readLocked returns what Read does, if it is done, and otherwise until when there
+// is nothing to be done.
+func (c *conn) readLocked(b []byte) (got int, until time.Time, done bool, err error) {
 	if c.err != nil {
-		return 0, c.err, until, true
+		return 0, until, true, c.err
 	}
 	now := time.Now()
 	if !c.readBy.IsZero() {
 		if !c.readBy.After(now) {
-			return 0, os.ErrDeadlineExceeded, until, true
+			return 0, until, true, os.ErrDeadlineExceeded
 		}
 		until = c.readBy
 	}
 	if len(c.in.queue) == 0 || c.in.queue[0].at.IsZero() {
-		return 0, nil, until, false
+		return 0, until, false, nil
 	}
 	head := &c.in.queue[0]
 	switch {
@@ -159,9 +161,9 @@ func (c *conn) readLocked(b []byte) (got int, err error, until time.Time, done b
 		if until.IsZero() || head.at.Before(until) {
 			until = head.at
 		}
-		return 0, nil, until, false
+		return 0, until, false, nil
 	case head.end:
-		return 0, io.EOF, until, true
+		return 0, until, true, io.EOF
 	}
 	got = copy(b, head.data)
 	head.data = head.data[got:]
@@ -170,7 +172,7 @@ func (c *conn) readLocked(b []byte) (got int, err error, until time.Time, done b
 		c.in.queue = c.in.queue[1:]
 	}
 	c.in.fireLocked()
-	return got, nil, until, true
+	return got, until, true, nil
 }
 
 // Write implements [net.Conn]. It returns once the bytes are in the window.
@@ -178,7 +180,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	n := c.host.net
 	for {
 		n.mu.Lock()
-		err, done := c.writeLocked(b)
+		done, err := c.writeLocked(b)
 		if err != nil {
 			n.mu.Unlock()
 			return 0, err
@@ -193,19 +195,19 @@ func (c *conn) Write(b []byte) (int, error) {
 	}
 }
 
-func (c *conn) writeLocked(b []byte) (err error, done bool) { //nolint:revive // the error comes first to be looked at
+func (c *conn) writeLocked(b []byte) (done bool, err error) {
 	switch {
 	case c.err != nil:
-		return c.err, true
+		return true, c.err
 	case !c.writeBy.IsZero() && !c.writeBy.After(time.Now()):
-		return os.ErrDeadlineExceeded, true
+		return true, os.ErrDeadlineExceeded
 	case c.peer.err != nil && !c.peer.dropped && !c.host.net.pathLocked(c.in.link).Cut:
-		return syscall.EPIPE, true
+		return true, syscall.EPIPE
 	case c.out.bytes > 0 && c.out.bytes+len(b) > window:
-		return nil, false
+		return false, nil
 	}
 	c.out.pushLocked(chunk{data: slices.Clone(b)})
-	return nil, true
+	return true, nil
 }
 
 // await waits for a change, until a time if it is not zero.

@@ -141,10 +141,10 @@ func (w *world) hit(ctx context.Context, n *node, b blow) (cure func(), ill bool
 	revive := func() { w.start(ctx, n) }
 	switch b.fault {
 	case Crash, PowerCut:
-		w.crash(n, b.fault == PowerCut)
+		w.crash(n, b.fault == PowerCut) //nolint:contextcheck // a process has a context of its own
 		return revive, true
 	case Restart:
-		w.shutdown(n, 5*time.Second)
+		w.shutdown(n, 5*time.Second) //nolint:contextcheck // a process has a context of its own
 		return revive, true
 	case DiskError, DiskFull:
 		n.disk.Fail(map[Fault]error{DiskError: ErrIO, DiskFull: ErrFull}[b.fault])
@@ -175,7 +175,7 @@ func (w *world) again(ctx context.Context, n *node) {
 			return
 		}
 		if !l.up.Load() {
-			w.crash(n, false)
+			w.crash(n, false) //nolint:contextcheck // a process has a context of its own
 			w.start(ctx, n)
 		}
 	}

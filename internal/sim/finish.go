@@ -38,7 +38,7 @@ func (w *world) finish(ctx context.Context, calm, end time.Time) {
 	index := w.settle(ctx)
 	w.look()
 	for _, n := range w.nodes {
-		if took := w.shutdown(n, time.Minute); took > shutdownWithin {
+		if took := w.shutdown(n, time.Minute); took > shutdownWithin { //nolint:contextcheck // a process has a context of its own
 			w.rec.wrong(n.id, "took %v to shut down", took)
 		}
 	}

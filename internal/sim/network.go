@@ -97,7 +97,7 @@ func (n *Network) Reset(a, b string) {
 	defer n.mu.Unlock()
 	for c := range n.conns {
 		if c.out.link == (link{a, b}) || c.out.link == (link{b, a}) {
-			c.breakLocked(syscall.ECONNRESET)
+			c.breakLocked()
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (n *Network) Host(node string) *Host {
 	delete(n.silent, node)
 	for c := range n.conns {
 		if c.out.link.to == node && c.peer.dropped {
-			c.breakLocked(syscall.ECONNRESET)
+			c.breakLocked()
 		}
 	}
 	n.fireLocked()
@@ -172,7 +172,7 @@ func (h *Host) Kill(machine bool) {
 			c.out.rerouteLocked(true)
 			c.closeLocked(net.ErrClosed)
 		} else {
-			c.breakLocked(syscall.ECONNRESET)
+			c.breakLocked()
 		}
 	}
 	n.fireLocked()
@@ -204,51 +204,49 @@ func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	for {
-		c, wait, delay, err := h.connect(addr)
-		if c != nil || err != nil {
-			return c, err
+		wait, delay, err := h.connect(addr)
+		if err != nil {
+			return nil, err
 		}
-		var timer <-chan time.Time
-		if delay > 0 {
-			t := time.NewTimer(delay)
-			defer t.Stop()
-			timer, wait = t.C, nil
-		}
-		select {
-		case <-timer:
+		if delay == 0 {
+			select {
+			case <-wait:
+				continue
+			case <-ctx.Done():
+			}
+		} else if sleep(ctx, delay) {
 			if c, err := h.establish(addr); c != nil || err != nil {
 				return c, err
 			}
-		case <-wait:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("sim: dial %s: %w", addr, os.ErrDeadlineExceeded)
+			continue
 		}
+		return nil, fmt.Errorf("sim: dial %s: %w", addr, os.ErrDeadlineExceeded)
 	}
 }
 
 // connect says how a try to connect begins: with a delay after which it is
 // decided, or, as nothing gets through, with a wait.
-func (h *Host) connect(addr string) (c net.Conn, wait <-chan struct{}, delay time.Duration, err error) {
+func (h *Host) connect(addr string) (wait <-chan struct{}, delay time.Duration, err error) {
 	n := h.net
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if h.dead {
-		return nil, nil, 0, net.ErrClosed
+		return nil, 0, net.ErrClosed
 	}
 	l := n.findLocked(addr)
 	if l == nil {
 		for node := range n.silent {
 			if node != h.node { // nobody can tell whose address it was: no answer is what it gives
-				return nil, n.changed, 0, nil
+				return n.changed, 0, nil
 			}
 		}
-		return nil, nil, n.usual.Latency, nil
+		return nil, n.usual.Latency, nil
 	}
 	there, back := link{h.node, l.host.node}, link{l.host.node, h.node}
 	if n.pathLocked(there).Cut || n.pathLocked(back).Cut {
-		return nil, n.changed, 0, nil
+		return n.changed, 0, nil
 	}
-	return nil, nil, n.delayLocked(there) + n.delayLocked(back), nil
+	return nil, n.delayLocked(there) + n.delayLocked(back), nil
 }
 
 func (n *Network) findLocked(addr string) *listener {
@@ -330,7 +328,7 @@ func (l *listener) closeLocked() {
 	for {
 		select {
 		case c := <-l.queue:
-			c.(*conn).breakLocked(syscall.ECONNRESET)
+			c.(*conn).breakLocked()
 		default:
 			return
 		}
