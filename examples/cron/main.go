@@ -1,6 +1,6 @@
 // Command cron shows schedules: what a trigger will do before anything runs, a
-// schedule that is paused and resumed, one whose ticks overlap, and the ledger
-// that says what became of each tick.
+// schedule that is paused and resumed, one whose ticks overlap, one whose past is
+// backfilled, and the ledger that says what became of each tick.
 //
 //	go run ./examples/cron
 //
@@ -82,6 +82,14 @@ func run(ctx context.Context) error {
 	fmt.Println("fast is resumed")
 	pause(ctx, 2*time.Second)
 
+	n, err := s.Backfill(ctx, "payroll", time.Now().AddDate(0, -6, 0), time.Now(), 0)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("payroll is backfilled for %d months\n", n)
+	pause(ctx, time.Second)
+
+	var skipped time.Time
 	for _, id := range []string{"fast", "slow"} {
 		fmt.Printf("ledger of %s:\n", id)
 		for tick, err := range s.Ticks(ctx, id, began, time.Now()) {
@@ -89,8 +97,16 @@ func run(ctx context.Context) error {
 				return err
 			}
 			fmt.Printf("   %s  %-8v %s\n", tick.Nominal.Local().Format("15:04:05"), tick.Outcome, tick.Reason)
+			if tick.Outcome == scheduler.TickSkipped {
+				skipped = tick.Nominal
+			}
 		}
 	}
+	e, err := s.ExplainTick(ctx, "slow", skipped)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("why did slow not run at %s? %s\n", skipped.Local().Format("15:04:05"), e.Reason)
 	return nil
 }
 
