@@ -14,7 +14,7 @@ FUZZ ?= .
 BENCH ?= .
 
 CHECKS   := fmt-check vet lint archtest race
-CI_STEPS := test $(CHECKS) generate-check examples fuzz-short bench-once
+CI_STEPS := test $(CHECKS) generate-check examples fuzz-short bench-once sim
 
 .PHONY: help
 help: ## list the targets
