@@ -86,7 +86,7 @@ func (o Options) withDefaults() Options {
 
 // watchdog is how long, in real time, a simulation may take beside a share of its
 // virtual time: one that takes longer hangs, in a deadlock or a livelock.
-const watchdog = time.Minute
+const watchdog = 4 * time.Minute
 
 // A Report says what a simulation was.
 type Report struct {
