@@ -91,6 +91,11 @@ func testTicks(t *testing.T, p Place) {
 		tick := start.Add(-20*time.Hour + time.Duration(n)*time.Second)
 		addTick(f, 5, tick, tick, uint32(n%3))
 	}
+	addTick(f, 6, at(5), at(100), 0)
+	for _, hour := range []int{50, 100, 150} { // two within the span, one of them at its very end
+		addTick(f, 6, at(hour), at(hour), 0)
+		f.Ticks[len(f.Ticks)-1].Tick.Backfill = true
+	}
 	commit(t, b, f)
 	show := func(tick *store.Tick) string {
 		return fmt.Sprint(time.Duration(tick.From-start.UnixNano()).Hours(), time.Duration(tick.To-start.UnixNano()).Hours())
@@ -115,6 +120,11 @@ func testTicks(t *testing.T, p Place) {
 	}
 	if got := list(t, b.Ticks(3, math.MinInt64, math.MaxInt64), show); len(got) != 6 {
 		t.Errorf("all ticks: %v, want 6", got)
+	}
+	all := []string{"50 50", "5 100", "100 100", "150 150"}
+	same(t, "backfilled ticks beside what they had been", list(t, b.Ticks(6, math.MinInt64, math.MaxInt64), show), all)
+	if got := list(t, b.Ticks(6, at(0).UnixNano(), at(10).UnixNano()), show); !slices.Contains(got, "5 100") {
+		t.Errorf("a span behind a backfilled tick out of the range is not listed: %v", got)
 	}
 	last, n := int64(math.MinInt64), 0
 	for tick, err := range b.Ticks(5, math.MinInt64, math.MaxInt64) {
