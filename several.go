@@ -167,7 +167,7 @@ func (k *contact) serve(ctx context.Context, conn net.Conn, from string) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := context.AfterFunc(reign, cancel)
+	stop := context.AfterFunc(reign, cancel) //nolint:contextcheck // it ends with either
 	defer stop()
 	if err := k.server.Serve(ctx, conn); err != nil {
 		k.s.cfg.logger.Debug("worker session ends", keyPeer, from, keyError, err)

@@ -273,8 +273,10 @@ func TestSeveral_a_tick_has_one_outcome_when_the_leader_goes(t *testing.T) {
 
 func TestSeveral_any_node_explains_a_waiting_run(t *testing.T) {
 	c := startSeveral(t, func(string) []scheduler.Option {
-		return []scheduler.Option{scheduler.WithFunc(scheduler.NewJob[int]("other"), func(context.Context, int) error { return nil }),
-			scheduler.WithTasks("square")}
+		return []scheduler.Option{
+			scheduler.WithFunc(scheduler.NewJob[int]("other"), func(context.Context, int) error { return nil }),
+			scheduler.WithTasks("square"),
+		}
 	})
 	ctx := within(t)
 	for id, s := range c.nodes {
@@ -364,7 +366,7 @@ func TestSeveral_a_start_that_finds_nobody_can_be_ended(t *testing.T) {
 		t.Fatal(err)
 	}
 	started := make(chan error)
-	go func() { started <- s.Start(context.Background()) }()
+	go func() { started <- s.Start(t.Context()) }()
 	if err := s.Shutdown(within(t)); err != nil {
 		t.Errorf("shutdown: %v", err)
 	}
