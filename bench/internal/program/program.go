@@ -135,12 +135,18 @@ func NodeIn(ctx context.Context, dir string, do func(s *scheduler.Scheduler) err
 
 // free returns nodes on loopback ports that are free now.
 func free(n int) (peers []cluster.Peer, err error) {
+	held := make([]net.Listener, 0, n) // until the end, lest the next get the same
+	defer func() {
+		for _, ln := range held {
+			err = errors.Join(err, ln.Close())
+		}
+	}()
 	for i := range n {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
-		defer ln.Close() // at the end, lest the next get the same
+		held = append(held, ln)
 		peers = append(peers, cluster.Peer{ID: string(rune('a' + i)), Address: ln.Addr().String()})
 	}
 	return peers, nil
