@@ -181,6 +181,36 @@ func TestCustom(t *testing.T) {
 	})
 }
 
+// twice ticks at two times and panics when it is asked for another.
+type twice struct{}
+
+func (twice) Next(after time.Time) time.Time {
+	next := after.Truncate(time.Minute).Add(time.Minute)
+	if next.Sub(epoch) > 2*time.Minute {
+		panic("no more")
+	}
+	return next
+}
+
+func TestCustom_a_panic_ends_its_own_ticks_alone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var notes journal
+		s := start(t, beat(&notes),
+			scheduler.WithTrigger("twice", func(json.RawMessage) (cron.Schedule, error) { return twice{}, nil }),
+			scheduler.WithTrigger("at once", func(json.RawMessage) (cron.Schedule, error) { panic("no") }))
+		mustSchedule(t, s, "s", scheduler.Custom("twice", nil))
+		mustSchedule(t, s, "other", scheduler.Cron("*/4 * * * *"))
+		if err := s.Schedule(t.Context(), "x", scheduler.Custom("at once", nil), echo.With("")); err == nil {
+			t.Error("a trigger that panics when it is made was accepted")
+		}
+		time.Sleep(5 * time.Minute)
+		wantLines(t, "starts", notes.take(), "1m0s", "2m0s", "4m0s")
+		if h := s.Health(t.Context()); !h.OK {
+			t.Errorf("health: %+v", h)
+		}
+	})
+}
+
 func TestExcept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var notes journal

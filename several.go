@@ -176,8 +176,9 @@ func (k *contact) serve(ctx context.Context, conn net.Conn, from string) {
 
 // Keys of log lines.
 const (
-	keyPeer  = "peer"
-	keyError = "error"
+	keyPeer    = "peer"
+	keyError   = "error"
+	keyTrigger = "trigger"
 )
 
 // attend attaches the pool to the leader until ctx ends: to the dispatcher itself

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -93,8 +94,8 @@ func Custom(name string, params any, opts ...TriggerOption) Trigger {
 
 // A TriggerFunc makes a trigger of its parameters. What it returns is asked for the
 // first tick strictly after a time, by the leader, under a lock: it must be quick, and
-// equal questions have equal answers. The zero Time means never; a schedule of
-// github.com/robfig/cron/v3 will do.
+// equal questions have equal answers. The zero Time means never, and so does a panic,
+// which is logged; a schedule of github.com/robfig/cron/v3 will do.
 type TriggerFunc func(params json.RawMessage) (cron.Schedule, error)
 
 // WithTrigger registers a Go trigger under a name for [Custom].
@@ -316,6 +317,38 @@ func compileTrigger(t *store.Trigger, env trigger.Env) (*trigger.Rule, error) {
 	return r, nil
 }
 
+// guardTrigger makes a Go trigger whose panics end nothing but its own ticks: it is
+// asked where a panic would end the node, and then the next one that leads.
+func guardTrigger(name string, f TriggerFunc, params []byte, log *slog.Logger) (made cron.Schedule, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("scheduler: trigger %q panics: %v", name, r)
+		}
+	}()
+	made, err = f(params)
+	if err != nil || made == nil {
+		return nil, cmp.Or(err, fmt.Errorf("scheduler: trigger %q is nil: %w", name, ErrInvalid))
+	}
+	return guardedTrigger{made, name, log}, nil
+}
+
+type guardedTrigger struct {
+	cron.Schedule
+	name string
+	log  *slog.Logger
+}
+
+// Next implements [cron.Schedule].
+func (g guardedTrigger) Next(after time.Time) (next time.Time) {
+	defer func() {
+		if r := recover(); r != nil {
+			g.log.Error("trigger panics, it has no further tick", keyTrigger, g.name, keyError, r)
+			next = time.Time{}
+		}
+	}()
+	return g.Schedule.Next(after)
+}
+
 // compile gives the trigger of a schedule its meaning, with the calendars of the
 // state.
 func (s *Scheduler) compile(st *store.State, sc *store.Schedule) (*trigger.Rule, error) {
@@ -329,7 +362,7 @@ func (s *Scheduler) env(st *store.State, sc *store.Schedule) trigger.Env {
 		if f == nil {
 			return nil, fmt.Errorf("%w trigger %q: see WithTrigger", trigger.ErrUnknown, name)
 		}
-		return f(params)
+		return guardTrigger(name, f, params, s.cfg.logger)
 	}}
 	calendars := make(map[string]*store.Calendar)
 	for i := range sc.Trigger.Except {
