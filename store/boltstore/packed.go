@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"bytes"
+	"runtime"
 	"slices"
 
 	"go.etcd.io/bbolt"
@@ -202,6 +203,7 @@ func (p *packer) put(t *table) error {
 			return err
 		}
 		runs = runs[n:]
+		runtime.Gosched() // a commit is long work: attempts whose time has come go first
 	}
 	return nil
 }
