@@ -168,9 +168,7 @@ func (s *Scheduler) clusterConfig() cluster.Setup {
 		setup.TrailingBytes = trailingBytes // no follower will ask for what Storage has
 		return setup
 	}
-	several := *s.cfg.cluster
-	several.ID = s.cfg.nodeID
-	setup.Cluster, setup.OnSession = &several, s.contact.serve
+	setup.Cluster, setup.OnSession = s.cfg.cluster, s.contact.serve
 	return setup
 }
 

@@ -59,10 +59,12 @@ type Node struct {
 
 	// Contact is since when the leader has heard of it, negative if it never has.
 	// ClockOffset is how far its wall clock is ahead of the leader's, give or take
-	// ClockError, which is 0 if it is unknown. Only the leader knows the three.
+	// ClockError, which is 0 if it is unknown, and ClockDrift by how many seconds a
+	// second that grows, 0 in the first minute. Only the leader knows these.
 	Contact     time.Duration
 	ClockOffset time.Duration
 	ClockError  time.Duration
+	ClockDrift  float64
 }
 
 // Nodes returns the nodes of the cluster, by ID.
@@ -74,7 +76,7 @@ func (s *Scheduler) Nodes(ctx context.Context) ([]Node, error) {
 	for _, m := range s.node.Members() {
 		list = append(list, Node{
 			ID: m.ID, Address: m.Address, Voter: m.Voter, Leader: m.Leader, Observer: m.Observer,
-			Contact: m.Contact, ClockOffset: m.Offset, ClockError: m.Error,
+			Contact: m.Contact, ClockOffset: m.Offset, ClockError: m.Error, ClockDrift: m.Drift,
 		})
 	}
 	return list, nil
@@ -239,10 +241,11 @@ func (s *Scheduler) stepAside(ctx context.Context) {
 	defer cancel()
 	if k := s.contact; k.client != nil {
 		retired := make(chan struct{})
-		go func() { // ends with ctx
+		go func() { // ends with ctx, awaited below
 			defer close(retired)
 			_ = k.client.Retire(ctx) // what it is granted nevertheless, the pool hands back
 		}()
+		defer func() { cancel(); <-retired }()
 		if k.term.Load() == 0 {
 			<-retired
 		} else {

@@ -31,11 +31,11 @@ func (n *Node) settle() (empty bool, err error) {
 	if empty, err = isEmpty(log); err != nil {
 		return false, err
 	}
-	if empty = empty && n.state.Meta().Index == 0; n.cfg.Cluster == nil {
-		return empty, nil
-	}
+	empty = empty && n.state.Meta().Index == 0
 	if n.state.Meta().Cluster == "" {
-		n.readFounders(log)
+		if err := n.readFounders(log); err != nil {
+			return false, err
+		}
 	}
 	n.begun.Store(!empty)
 	kept, err := log.Get(incarnationKey)
@@ -241,15 +241,20 @@ func (n *Node) keepFounders(log LogStore) error {
 }
 
 // readFounders reads them again after a restart.
-func (n *Node) readFounders(log LogStore) {
+func (n *Node) readFounders(log LogStore) error {
 	var set store.SetCluster
 	b, err := log.Get(foundersKey)
-	if err != nil || len(b) == 0 {
-		return
+	switch {
+	case err != nil && !isNotFound(err):
+		return damaged("read founders: %v", err)
+	case len(b) == 0:
+		return nil
 	}
-	if _, err := set.UnmarshalMsg(b); err == nil {
-		n.founders = set.Put
+	if _, err := set.UnmarshalMsg(b); err != nil {
+		return damaged("read founders: %v", err)
 	}
+	n.founders = set.Put
+	return nil
 }
 
 // knows reports whether a node is a member under the incarnation it has now.

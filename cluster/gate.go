@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -65,6 +67,56 @@ func (u *usage) close() <-chan struct{} {
 	}
 	u.closed = true
 	return u.unused
+}
+
+// connections are those that end together.
+type connections struct {
+	mu     sync.Mutex // guards both below
+	closed bool
+	open   map[*heldConn]bool
+}
+
+type heldConn struct {
+	net.Conn
+	of *connections
+}
+
+// Close implements [net.Conn].
+func (c *heldConn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.open, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// hold makes conn one of them. If they have ended it ends conn too, and returns nil.
+func (c *connections) hold(conn net.Conn) net.Conn {
+	held := &heldConn{conn, c}
+	c.mu.Lock()
+	closed := c.closed
+	if c.open == nil {
+		c.open = make(map[*heldConn]bool)
+	}
+	if !closed {
+		c.open[held] = true
+	}
+	c.mu.Unlock()
+	if closed {
+		_ = conn.Close() // nobody needs it
+		return nil
+	}
+	return held
+}
+
+// close ends all of them, and those that come later.
+func (c *connections) close() {
+	c.mu.Lock()
+	c.closed = true
+	open := slices.Collect(maps.Keys(c.open))
+	c.mu.Unlock()
+	for _, conn := range open {
+		_ = conn.Close() // whoever uses it finds out
+	}
 }
 
 // frames writes the frames of a connection, which several goroutines may send.

@@ -14,13 +14,11 @@ type identity struct{ process, incarnation string }
 // judge decides whether to take a connection.
 func (l *links) judge(h *hello) welcome {
 	n := l.node
-	n.mu.RLock()
-	meta := n.state.Meta()
-	n.mu.RUnlock()
+	meta := n.meta()
 	cluster := meta.Cluster
 	w := welcome{
 		Cluster: cluster, From: n.cfg.ID, Incarnation: n.incarnation, Process: l.process, Level: store.FormatLevel,
-		Founded: n.begun.Load(), Member: n.knows(&meta, h), Stranger: n.expelled(&meta, h),
+		Founded: n.begun.Load(), Member: n.knows(meta, h), Stranger: n.expelled(meta, h),
 	}
 	w.Leader, w.LeaderAddress = n.leader()
 	refuse := func(why uint8, format string, args ...any) {
@@ -41,7 +39,7 @@ func (l *links) judge(h *hello) welcome {
 		refuse(refusedCluster, "node %q is in cluster %s, node %q in none that has a name yet", n.cfg.ID, cluster, h.From)
 	case ofLeader && !n.Leading():
 		refuse(refusedNotLeader, "node %q does not lead", n.cfg.ID)
-	case !l.only(&meta, h):
+	case !l.only(meta, h):
 		refuse(refusedDuplicate, "node ID %q is in use by another process", h.From)
 	case ofLeader && w.Stranger:
 		refuse(refusedStranger, "node %q is not in the cluster, or was before it lost its folder", h.From)

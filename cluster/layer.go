@@ -2,10 +2,7 @@ package cluster
 
 import (
 	"context"
-	"maps"
 	"net"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -19,13 +16,11 @@ type layer struct {
 	ctx   context.Context //nolint:containedctx // ends with raft, and then so does dialing
 	end   context.CancelFunc
 
-	mu     sync.Mutex // guards both below
-	closed bool
-	open   map[net.Conn]bool // of raft, dialed and accepted
+	open connections // of raft, dialed and accepted
 }
 
 func (l *links) newLayer() *layer {
-	y := &layer{links: l, conns: make(chan net.Conn), open: make(map[net.Conn]bool)}
+	y := &layer{links: l, conns: make(chan net.Conn)}
 	y.ctx, y.end = context.WithCancel(l.ctx)
 	l.mu.Lock()
 	l.layer = y
@@ -33,25 +28,9 @@ func (l *links) newLayer() *layer {
 	return y
 }
 
-// hold makes conn one that ends with raft. It is nil if raft has ended.
-func (y *layer) hold(conn net.Conn) net.Conn {
-	c := &heldConn{conn, y}
-	y.mu.Lock()
-	closed := y.closed
-	if !closed {
-		y.open[c] = true
-	}
-	y.mu.Unlock()
-	if closed {
-		_ = conn.Close() // nobody needs it
-		return nil
-	}
-	return c
-}
-
 // offer gives raft a connection, or closes it.
 func (y *layer) offer(conn net.Conn) {
-	c := y.hold(conn)
+	c := y.open.hold(conn)
 	if c == nil {
 		return
 	}
@@ -60,19 +39,6 @@ func (y *layer) offer(conn net.Conn) {
 	case <-y.ctx.Done():
 		_ = c.Close() // as Close does
 	}
-}
-
-type heldConn struct {
-	net.Conn
-	of *layer
-}
-
-// Close implements [net.Conn].
-func (c *heldConn) Close() error {
-	c.of.mu.Lock()
-	delete(c.of.open, c)
-	c.of.mu.Unlock()
-	return c.Conn.Close()
 }
 
 // Accept implements [net.Listener].
@@ -88,14 +54,8 @@ func (y *layer) Accept() (net.Conn, error) {
 // Close implements [net.Listener]: raft's transport is at its end. Raft would keep
 // its connections, and wait for a peer that is frozen.
 func (y *layer) Close() error {
-	y.mu.Lock()
-	y.closed = true
-	open := slices.Collect(maps.Keys(y.open))
-	y.mu.Unlock()
 	y.end()
-	for _, c := range open {
-		_ = c.Close() // whoever uses it finds out
-	}
+	y.open.close()
 	y.links.mu.Lock()
 	if y.links.layer == y {
 		y.links.layer = nil
@@ -115,7 +75,7 @@ func (y *layer) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	if c := y.hold(conn); c != nil {
+	if c := y.open.hold(conn); c != nil {
 		return c, nil
 	}
 	return nil, net.ErrClosed

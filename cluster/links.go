@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -31,9 +30,9 @@ type links struct {
 	stop context.CancelFunc
 	work sync.WaitGroup // the acceptor and the handlers of accepted connections
 
-	mu        sync.Mutex // guards all below
-	closed    bool
-	open      map[net.Conn]bool
+	open connections // TLS is above them: its farewell could take time
+
+	mu        sync.Mutex          // guards all below
 	heard     map[string]string   // address by node ID, as nodes tell of themselves
 	failed    map[string]string   // address by node ID at which it was last not found
 	processes map[string]identity // by node ID, the last that was let in
@@ -45,7 +44,7 @@ type links struct {
 func (n *Node) listen() error {
 	cfg := n.cfg.Cluster
 	l := &links{
-		node: n, cfg: cfg, network: cfg.Network, process: uuid.NewString(), open: make(map[net.Conn]bool),
+		node: n, cfg: cfg, network: cfg.Network, process: uuid.NewString(),
 		heard: make(map[string]string), failed: make(map[string]string), processes: make(map[string]identity),
 	}
 	if l.network == nil {
@@ -69,13 +68,7 @@ func (n *Node) listen() error {
 func (l *links) close() error {
 	l.stop()
 	err := l.ln.Close()
-	l.mu.Lock()
-	l.closed = true
-	open := slices.Collect(maps.Keys(l.open))
-	l.mu.Unlock()
-	for _, c := range open {
-		_ = c.Close() // whoever uses it finds out
-	}
+	l.open.close()
 	l.work.Wait()
 	if errors.Is(err, net.ErrClosed) {
 		return nil
@@ -103,10 +96,7 @@ func (l *links) addresses(id string) []string {
 	heard, failed := l.heard[id], l.failed[id]
 	l.mu.Unlock()
 	add(heard)
-	l.node.mu.RLock()
-	meta := l.node.state.Meta()
-	l.node.mu.RUnlock()
-	rec, _ := meta.Node(id)
+	rec, _ := l.node.meta().Node(id)
 	add(rec.Address)
 	if at := slices.Index(list, failed); at >= 0 {
 		list = append(slices.Delete(list, at, at+1), failed)
@@ -198,51 +188,21 @@ func (l *links) connect(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := l.track(raw)
-	if err == nil && l.cfg.TLS != nil {
+	conn := l.open.hold(raw)
+	switch {
+	case conn == nil:
+		return nil, ErrClosed
+	case l.cfg.TLS != nil:
 		return tls.Client(conn, l.cfg.clientTLS(address)), nil
 	}
-	return conn, err
-}
-
-// tracked is a connection that the links close with themselves. TLS is above it: its
-// farewell could take time.
-type tracked struct {
-	net.Conn
-	of *links
-}
-
-// Close implements [net.Conn].
-func (t *tracked) Close() error {
-	t.of.mu.Lock()
-	delete(t.of.open, t)
-	t.of.mu.Unlock()
-	return t.Conn.Close()
-}
-
-func (l *links) track(conn net.Conn) (net.Conn, error) {
-	t := &tracked{conn, l}
-	l.mu.Lock()
-	closed := l.closed
-	if !closed {
-		l.open[t] = true
-	}
-	l.mu.Unlock()
-	if closed {
-		_ = conn.Close()
-		return nil, ErrClosed
-	}
-	return t, nil
+	return conn, nil
 }
 
 // present is this node's hello.
 func (l *links) present(kind streamKind) hello {
 	n := l.node
-	n.mu.RLock()
-	cluster := n.state.Meta().Cluster
-	n.mu.RUnlock()
 	return hello{
-		Stream: uint8(kind), Cluster: cluster, From: n.cfg.ID, Incarnation: n.incarnation, Process: l.process, Address: l.address,
+		Stream: uint8(kind), Cluster: n.meta().Cluster, From: n.cfg.ID, Incarnation: n.incarnation, Process: l.process, Address: l.address,
 	}
 }
 
@@ -273,8 +233,8 @@ func (l *links) accept() {
 // welcome answers the hello of an accepted connection and hands it to whom it is
 // for.
 func (l *links) welcome(raw net.Conn) {
-	conn, err := l.track(raw)
-	if err != nil {
+	conn := l.open.hold(raw)
+	if conn == nil {
 		return
 	}
 	if l.cfg.TLS != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -78,9 +79,7 @@ func (n *Node) Members() []Member {
 		return nil
 	}
 	leader, _ := n.leader()
-	n.mu.RLock()
-	meta := n.state.Meta()
-	n.mu.RUnlock()
+	meta := n.meta()
 	var list []Member
 	for _, s := range inst.raft.GetConfiguration().Configuration().Servers {
 		m := Member{ID: string(s.ID), Voter: s.Suffrage == raft.Voter, Leader: string(s.ID) == leader, Contact: -1}
@@ -100,12 +99,7 @@ func (n *Node) Members() []Member {
 		}
 		list = append(list, m)
 	}
-	slices.SortFunc(list, func(a, b Member) int {
-		if a.ID < b.ID {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(list, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
 	return list
 }
 

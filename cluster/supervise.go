@@ -139,10 +139,7 @@ func (n *Node) takeLead(inst *instance) bool {
 // raiseLevel brings the state of a lone node to the format level of its build; that
 // of several is raised once all can read it, see tend.
 func (n *Node) raiseLevel() {
-	n.mu.RLock()
-	level := n.state.Meta().Level
-	n.mu.RUnlock()
-	if level >= store.FormatLevel {
+	if n.meta().Level >= store.FormatLevel {
 		return
 	}
 	if err := n.setCluster(n.life, &store.SetCluster{Level: store.FormatLevel}); err != nil {

@@ -186,7 +186,7 @@ func linksOf(t *testing.T, peers ...Peer) *links {
 		ID: "cluster", Put: []store.NodeRecord{{ID: "a", Address: "recorded:1", Incarnation: "right"}},
 	}}}})
 	l := &links{
-		node: n, cfg: &Config{Peers: peers}, network: nowhere{}, open: make(map[net.Conn]bool),
+		node: n, cfg: &Config{Peers: peers}, network: nowhere{},
 		heard: make(map[string]string), failed: make(map[string]string), processes: make(map[string]identity),
 	}
 	l.ctx, l.stop = context.WithCancel(t.Context())

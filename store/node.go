@@ -1,6 +1,9 @@
 package store
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // NodeRecord is what the cluster knows of one of its nodes.
 type NodeRecord struct {
@@ -21,15 +24,7 @@ func (m *Meta) Node(id string) (NodeRecord, bool) {
 }
 
 func (m *Meta) find(id string) (int, bool) {
-	return slices.BinarySearchFunc(m.Nodes, id, func(n NodeRecord, id string) int {
-		if n.ID < id {
-			return -1
-		}
-		if n.ID > id {
-			return 1
-		}
-		return 0
-	})
+	return slices.BinarySearchFunc(m.Nodes, id, func(n NodeRecord, id string) int { return strings.Compare(n.ID, id) })
 }
 
 func (s *State) applySetCluster(c *SetCluster) Result {
