@@ -52,10 +52,11 @@ func startSeveral(t *testing.T, opts func(id string) []scheduler.Option) *severa
 	var mu sync.Mutex
 	for _, p := range c.peers {
 		all.Go(func() {
-			s := c.start(p)
-			mu.Lock()
-			c.nodes[p.ID] = s
-			mu.Unlock()
+			if s := c.start(p); s != nil {
+				mu.Lock()
+				c.nodes[p.ID] = s
+				mu.Unlock()
+			}
 		})
 	}
 	all.Wait()
@@ -170,11 +171,10 @@ func TestSeveral_a_rolling_restart_under_load_loses_nothing(t *testing.T) {
 		})}
 	})
 	ctx := within(t)
-	futures := make(chan scheduler.Future[int], 1<<16)
+	var asked []scheduler.Future[int] // for the square of their place, from 1
 	stop := make(chan struct{})
 	var load sync.WaitGroup
-	var input atomic.Int64
-	var mu sync.Mutex
+	var mu sync.Mutex // guards c.nodes and asked
 	load.Go(func() {
 		for {
 			select {
@@ -184,13 +184,13 @@ func TestSeveral_a_rolling_restart_under_load_loses_nothing(t *testing.T) {
 			}
 			mu.Lock()
 			for _, s := range c.nodes {
-				f, err := square.Enqueue(ctx, s, int(input.Add(1)))
+				f, err := square.Enqueue(ctx, s, len(asked)+1)
 				if err != nil {
 					t.Errorf("enqueue: %v", err)
 					mu.Unlock()
 					return
 				}
-				futures <- f
+				asked = append(asked, f)
 			}
 			mu.Unlock()
 		}
@@ -212,16 +212,15 @@ func TestSeveral_a_rolling_restart_under_load_loses_nothing(t *testing.T) {
 	}
 	close(stop)
 	load.Wait()
-	close(futures)
-	n := 0
-	for f := range futures {
-		n++
-		s := c.nodes["a"]
-		if _, err := square.Future(s, f.ID()).Wait(scheduler.Linearizable(ctx)); err != nil {
-			t.Fatalf("run %v: %v", f.ID(), err)
+	if len(asked) < 2*len(c.peers) {
+		t.Fatalf("only %d runs were asked for", len(asked))
+	}
+	for i, f := range asked {
+		got, err := square.Future(c.nodes["a"], f.ID()).Wait(scheduler.Linearizable(ctx))
+		if want := (i + 1) * (i + 1); err != nil || got != want {
+			t.Fatalf("run %v: %d, %v, want %d", f.ID(), got, err, want)
 		}
 	}
-	t.Logf("%d runs", n)
 }
 
 func TestSeveral_a_tick_has_one_outcome_when_the_leader_goes(t *testing.T) {
@@ -233,7 +232,7 @@ func TestSeveral_a_tick_has_one_outcome_when_the_leader_goes(t *testing.T) {
 			scheduler.WithFunc(task, func(ctx context.Context, _ int) error {
 				mu.Lock()
 				defer mu.Unlock()
-				ran[scheduler.Current(ctx).ScheduledAt()]++
+				ran[scheduler.Current(ctx).ScheduledAt().UTC()]++
 				return nil
 			}),
 			scheduler.WithSchedule("each", scheduler.Every(100*time.Millisecond), task.With(1)),
@@ -253,22 +252,40 @@ func TestSeveral_a_tick_has_one_outcome_when_the_leader_goes(t *testing.T) {
 	if err := s.PauseSchedule(ctx, "each"); err != nil {
 		t.Fatal(err)
 	}
-	ticks := 0
-	for tick, err := range s.Ticks(scheduler.Linearizable(ctx), "each", time.Time{}, time.Now().Add(time.Hour)) {
+	for {
+		st, err := s.Stats(scheduler.Linearizable(ctx))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = tick
-		ticks++
+		if st.Live == 0 {
+			break
+		}
+		<-time.After(time.Millisecond)
+	}
+	ticks := collect(t, s.Ticks(scheduler.Linearizable(ctx), "each", time.Time{}, time.Now().Add(time.Hour)))
+	if len(ticks) == 0 {
+		t.Fatal("the ledger is empty")
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	for at, n := range ran {
-		if n != 1 {
-			t.Errorf("tick %v ran %d times", at, n)
+	next := ticks[0].Nominal
+	for _, tick := range ticks {
+		at := tick.Nominal.UTC()
+		if !tick.Nominal.Equal(next) {
+			t.Errorf("after the tick before %v comes that of %v", next, at)
 		}
+		if want := map[bool]int{true: 1}[tick.Outcome == scheduler.TickRan]; ran[at] != want {
+			t.Errorf("tick %v is %v and was executed %d times", at, tick.Outcome, ran[at])
+		}
+		delete(ran, at)
+		if next = tick.Nominal; !tick.Until.IsZero() {
+			next = tick.Until
+		}
+		next = next.Add(100 * time.Millisecond)
 	}
-	t.Logf("%d ticks, %d ran", ticks, len(ran))
+	for at := range ran {
+		t.Errorf("tick %v was executed and is not in the ledger", at)
+	}
 }
 
 func TestSeveral_any_node_explains_a_waiting_run(t *testing.T) {
@@ -440,16 +457,17 @@ func TestSeveral_a_call_without_a_majority_says_that_there_is_no_leader(t *testi
 	}
 	s := c.nodes["a"]
 	for ctx := within(t); s.Health(ctx).Role == "leader"; {
-		if ctx.Err() != nil {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
 			t.Fatal("it leads alone")
 		}
-		time.Sleep(time.Millisecond)
 	}
-	for {
+	for patience := within(t); ; {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		_, err := s.Enqueue(ctx, scheduler.NewJob[int]("job").With(1))
 		cancel()
-		if errors.Is(err, scheduler.ErrOutcomeUnknown) && within(t).Err() == nil {
+		if errors.Is(err, scheduler.ErrOutcomeUnknown) && patience.Err() == nil {
 			continue // it was sent to a leader that was about to go
 		}
 		if !errors.Is(err, scheduler.ErrNoLeader) || !errors.Is(err, context.DeadlineExceeded) {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Three nodes are replaced, one after the other and under load, by a build that can
@@ -34,7 +35,13 @@ func TestUpgrade_rolls_to_the_next_format_level(t *testing.T) {
 			t.Fatalf("the cluster is at level %d when only %d nodes of 3 can read it", level, i+1)
 		}
 	}
-	for c.level("a") != 2 { // it ends by the test's own timeout
+	for end := time.Now().Add(hang); c.level("a") != 2; {
+		if time.Now().After(end) {
+			t.Fatal("the level does not rise though all nodes can read it")
+		}
+		if err := pause(t.Context(), 50*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c.judge()
 	c.order(order{Do: "rest"}, c.ids...)
@@ -62,8 +69,9 @@ func TestUpgrade_of_a_lone_node(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a package once more")
 	}
-	test := exec.CommandContext(t.Context(), "go", "test", "-tags", "nextformat", "-run", "TestLevel", "../../cluster")
-	if out, err := test.CombinedOutput(); err != nil {
+	test := exec.CommandContext(t.Context(), "go", "test", "-tags", "nextformat", "-run", "TestLevel", "-v", "../../cluster")
+	out, err := test.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestLevel_of_a_lone_node_is_that_of_its_build") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
