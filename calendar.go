@@ -142,7 +142,7 @@ func (s *Scheduler) DeleteCalendar(ctx context.Context, name string) error {
 
 // Calendars returns the names of the calendars kept in the cluster, sorted.
 func (s *Scheduler) Calendars(ctx context.Context) ([]string, error) {
-	if err := cmp.Or(s.check(), ctx.Err()); err != nil {
+	if err := s.reading(ctx); err != nil {
 		return nil, err
 	}
 	var names []string

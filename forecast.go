@@ -97,18 +97,29 @@ func (s *Scheduler) meanings(ctx context.Context) ([]meant, error) {
 // ticks yields the wall times of the ticks that are to come in a window.
 func (m *meant) ticks(from, to int64) func(func(int64) bool) {
 	return func(yield func(int64) bool) {
-		at := m.sc.Next
-		if at != 0 && at+m.shift < from {
-			if at = m.rule.Last(at, from-m.shift); at+m.shift < from {
-				at = m.rule.Next(at)
+		for at, n := m.start(from-m.shift), m.sc.Fired; at != 0 && at+m.shift < to; at = m.rule.Next(at) {
+			if most := m.sc.MaxRuns; most > 0 && n >= most {
+				return
 			}
-		}
-		for n := uint64(0); at != 0 && at+m.shift < to; at = m.rule.Next(at) {
-			if left := m.sc.MaxRuns; left > 0 && m.sc.Fired+n >= left || !yield(at+m.shift) {
+			if at+m.shift >= from && !yield(at+m.shift) {
 				return
 			}
 			n++
 		}
+	}
+}
+
+// start returns a tick to come from which those of a window that begins at from are
+// near; the next tick of all if they have to be counted.
+func (m *meant) start(from int64) int64 {
+	at, every := m.sc.Next, m.sc.Trigger.Every
+	switch {
+	case at == 0 || at >= from || m.sc.MaxRuns > 0:
+		return at
+	case m.sc.Trigger.Kind == store.TriggerDelay: // as if runs took no time
+		return at + (from-at)/every*every
+	default:
+		return m.rule.Last(at, from)
 	}
 }
 

@@ -38,6 +38,25 @@ func TestForecast(t *testing.T) {
 	})
 }
 
+func TestForecast_of_a_window_to_come(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, scheduler.WithTasks("echo"))
+		mustSchedule(t, s, "delay", scheduler.After(20*time.Minute))
+		mustSchedule(t, s, "twice", scheduler.Cron("* * * * *"), scheduler.MaxRuns(2))
+		loads, err := s.Forecast(t.Context(), epoch.Add(time.Hour), epoch.Add(2*time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticks := 0
+		for _, l := range loads {
+			ticks += l.Ticks
+		}
+		if ticks != 3 {
+			t.Errorf("%d ticks (%+v), want three of the delay: the other has had its two by then", ticks, loads)
+		}
+	})
+}
+
 func TestLint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, scheduler.WithHandler(echo, func(_ context.Context, in string) (string, error) {

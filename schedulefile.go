@@ -48,7 +48,6 @@ const watchFiles = time.Second
 // The keys of log lines about the files of schedules.
 const (
 	keyPath      = "path"
-	keyFault     = "error"
 	keySchedules = "schedules" // how many
 )
 
@@ -106,7 +105,7 @@ func (s *Scheduler) applyFiles(ctx context.Context, mark string) string {
 	set, err := s.readFiles()
 	if err != nil {
 		s.fileFault.Store(&err)
-		s.cfg.logger.Error("schedule files are faulty and change nothing", keyPath, s.cfg.scheduleFile, keyFault, err)
+		s.cfg.logger.Error("schedule files are faulty and change nothing", keyPath, s.cfg.scheduleFile, keyError, err)
 		return mark
 	}
 	for _, d := range set.defs {
@@ -120,7 +119,7 @@ func (s *Scheduler) applyFiles(ctx context.Context, mark string) string {
 	}
 	if err != nil {
 		s.fileFault.Store(&err)
-		s.cfg.logger.Warn("schedule files are not applied yet", keyPath, s.cfg.scheduleFile, keyFault, err)
+		s.cfg.logger.Warn("schedule files are not applied yet", keyPath, s.cfg.scheduleFile, keyError, err)
 		return ""
 	}
 	s.fileFault.Store(nil)
@@ -197,11 +196,14 @@ func (s *Scheduler) pruneSchedules(ctx context.Context, set *fileSet) error {
 	if !set.prune {
 		return nil
 	}
+	declared := make(map[string]bool) // there or in code, which may have the same owner
+	for _, d := range slices.Concat(set.defs, s.cfg.schedules) {
+		declared[d.id] = true
+	}
 	var gone []string
 	s.node.View(func(st *store.State) {
 		for sc := range st.Schedules() {
-			declared := slices.ContainsFunc(set.defs, func(d *scheduleDef) bool { return d.id == sc.ID })
-			if sc.App == set.owner && sc.Gen <= set.generation && !declared {
+			if sc.App == set.owner && sc.Gen <= set.generation && !declared[sc.ID] {
 				gone = append(gone, sc.ID)
 			}
 		}

@@ -97,6 +97,17 @@ func TestWithScheduleFile(t *testing.T) {
 	})
 }
 
+func TestWithScheduleFile_prunes_nothing_that_is_in_code(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "schedules.yaml")
+		write(t, path, "prune: true\n"+dailyA)
+		s := start(t, scheduler.WithTasks("echo"), scheduler.WithApp("mailer", 1), scheduler.WithScheduleFile(path),
+			scheduler.WithSchedule("in code", scheduler.Cron("@yearly"), echo.With("")))
+		time.Sleep(3 * time.Second)
+		wantLines(t, "schedules", listed(t, s), "a v1 at 00:00 every day", "in code v1 at 00:00 on the 1st of January")
+	})
+}
+
 func TestWithScheduleFile_Folder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, data := t.TempDir(), t.TempDir()

@@ -159,16 +159,24 @@ func fields(sc *store.Schedule) map[string]string {
 		"task": sc.Spec.Task, "options": string(spec), "input": string(sc.Input), "meta": strings.Join(meta, " "),
 		"overlap":  (OverlapPolicy(sc.Overlap) | OverlapPolicy(sc.QueueMax)<<overlapBits).String(),
 		"catch-up": fmt.Sprintf("%v, age %v, count %d, pace %v", sc.CatchUp, time.Duration(sc.MaxAge), sc.MaxCount, time.Duration(sc.Pace)),
-		"max runs": fmt.Sprint(sc.MaxRuns),
+		"max runs": fmt.Sprint(sc.MaxRuns), "times": times(sc.Trigger.Times),
 	}
+}
+
+func times(list []int64) string {
+	text := make([]string, len(list))
+	for i, t := range list {
+		text[i] = instant(t).Format(time.RFC3339Nano)
+	}
+	return strings.Join(text, " ")
 }
 
 func between(from, until int64) (text string) {
 	if from != 0 {
-		text += " from " + instant(from).Format(time.RFC3339)
+		text += " from " + instant(from).Format(time.RFC3339Nano)
 	}
 	if until != 0 {
-		text += " until " + instant(until).Format(time.RFC3339)
+		text += " until " + instant(until).Format(time.RFC3339Nano)
 	}
 	return text
 }
