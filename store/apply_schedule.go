@@ -207,6 +207,9 @@ func (s *State) lapse(n *Schedule, why string) {
 	}
 }
 
+// idInUse is why a tick has no run of its own.
+const idInUse = "its run ID is in use"
+
 const pausedReason = "the schedule was paused"
 
 // addLive gives a run that was taken up again back to its schedule's live ones,

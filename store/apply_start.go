@@ -133,7 +133,6 @@ func (s *State) applyStart(c *StartCommand) Result {
 		return Result{Code: CodeInvalid, Text: c.Schedule}
 	}
 	n := *old
-	n.Waiting = slices.Clone(old.Waiting)
 	left, started := c.Left, 0
 	for i := range c.Ticks {
 		if n.Room() == 0 || counts(c.Wait.Kind) && n.spent() {
@@ -147,6 +146,7 @@ func (s *State) applyStart(c *StartCommand) Result {
 	case started == 0:
 		return Result{Code: CodeConflict, Text: c.Schedule}
 	case left != 0:
+		n.Waiting = slices.Clone(n.Waiting)
 		n.Waiting[0].From = left
 		n.Waiting[0].At = s.in(c.Wait.Pace)
 	default:
@@ -196,7 +196,7 @@ func (s *State) startWaiting(n *Schedule, kind WaitKind, start RunNow) {
 		Reason: waitReasons[kind], Late: max(s.now(n.Trigger.TickClock())-start.Nominal, 0),
 	}
 	if s.runs[start.Run] != nil {
-		t.Outcome, t.Run, t.Reason, t.Late = TickBlocked, RunID{}, "its run ID is in use", 0
+		t.Outcome, t.Run, t.Reason, t.Late = TickBlocked, RunID{}, idInUse, 0
 	} else {
 		t.Version = s.spawn(n, start, 0)
 	}

@@ -93,7 +93,7 @@ func (s *State) fire(n *Schedule, t *TickCommand) {
 		n.wait(Wait{Kind: WaitQueued, From: t.Nominal, To: t.Nominal})
 		return
 	case s.runs[t.Run] != nil:
-		tick.Outcome, tick.Reason = TickBlocked, "its run ID is in use"
+		tick.Outcome, tick.Reason = TickBlocked, idInUse
 		s.record(n, tick)
 		return
 	case verdict == gateReplaces:

@@ -83,7 +83,8 @@ func (p *preparation) grantNew(e *store.Enqueue) {
 
 // grantFresh grants a run that is not in the state yet if every gate is open,
 // nothing of its line waits, and nothing else that could be granted is more urgent.
-// It reports false if a gate holds it.
+// It reports false if no run like it can be granted in this batch: a gate holds it,
+// or the batch is full.
 func (p *preparation) grantFresh(id store.RunID, spec *store.Spec, clock store.Clock, due int64) bool {
 	since := due
 	if clock == store.Wall {

@@ -451,9 +451,8 @@ func jitter(sc *store.Schedule, tick int64) int64 {
 	if sc.Trigger.Jitter <= 0 {
 		return 0
 	}
-	h := xxhash.New()
-	_, _ = h.WriteString(cmp.Or(sc.Trigger.HashKey, sc.ID)) // it never fails
-	return int64((h.Sum64() ^ uint64(tick)*0x9e3779b97f4a7c15) * 0xd6e8feb86659fd93 >> 1 % uint64(sc.Trigger.Jitter))
+	h := xxhash.Sum64String(cmp.Or(sc.Trigger.HashKey, sc.ID))
+	return int64((h ^ uint64(tick)*0x9e3779b97f4a7c15) * 0xd6e8feb86659fd93 >> 1 % uint64(sc.Trigger.Jitter))
 }
 
 // pruneEvery is how often the history's bounds are looked at.

@@ -31,8 +31,7 @@ func (w *worker) pass(elapsed int64) {
 	w.early = w.early[:n]
 }
 
-// room reports whether the worker wants one more grant: of a run that is due, or
-// of one that is not.
+// room reports whether the worker wants one more grant, that of the run looked at.
 func (w *worker) room(l *look) bool {
 	early := l.left() > 0
 	if w.retired {

@@ -97,8 +97,11 @@ func Parse(name string, data []byte) (*File, error) {
 	case err != nil:
 		return nil, p.syntax(err)
 	}
-	if err := dec.Decode(&more); err == nil {
+	switch err := dec.Decode(&more); {
+	case err == nil:
 		p.fault(&more, errors.New("a second document: one is read"))
+	case !errors.Is(err, io.EOF):
+		return nil, p.syntax(err)
 	}
 	f := new(File)
 	p.fields(doc.Content[0], map[string]func(*yaml.Node){

@@ -64,6 +64,7 @@ func TestParse_Faults(t *testing.T) {
 		"schedules:\n  - {id: a, task: b, attempts: -1, paused: some}": `x:2:32: "-1" is not a number from 0 to 2147483647; x:2:44: want true or false`,
 		"schedules: {a: b}":                       "x:1:12: want a list",
 		"prune: true\n---\nprune: true":           "x:2:1: a second document: one is read",
+		"schedules: []\n---\n a: [b\n":            "x:2:1: did not find expected ',' or ']'",
 		"schedules:\n  - id: a\n\ttask: b":        "x:2:1: found a tab character that violates indentation",
 		`{"schedules": [{"id": "a", "task": "b"}`: "x:1:1: did not find expected ',' or ']'",
 	} {

@@ -7,7 +7,7 @@
 //	config      the membership as of the position, opaque
 //	sums        per bucket: rows, bytes and digest
 //	runs        live runs by ID, in blocks
-//	schedules, queues, sessions, uniques, tasks, segments
+//	schedules, queues, sessions, uniques, tasks, segments, calendars, versions
 //	history     a bucket per hour and part: final runs by ID, in blocks
 //	ticks       a bucket per day and part: ledger rows by schedule and nominal time
 //	journal     a bucket per stretch of log indexes: packed events by index
@@ -26,8 +26,9 @@
 // Each row carries a checksum of its key and content, and each bucket has a row
 // count and a digest that does not depend on order. Opening walks the page tree
 // and compares the row counts of all buckets, so that bbolt is only ever given a
-// file it can read. The digests of live rows are compared when the image is
-// loaded. Rows of the history are checked when they are read. A damaged block takes
+// file it can read. The digests of live rows, but for versions, are compared when
+// the image is loaded. Versions and rows of the history are checked when they are
+// read. A damaged block takes
 // its runs with it, a few dozen, and a commit that has to change it fails.
 //
 // A power cut leaves the file at the last commit or at the one before, never

@@ -104,7 +104,7 @@ func (p *part) seekRun(low, high []byte, reverse bool) {
 		k, row = p.c.Last()
 	} else if p.open(k, row); p.err != nil {
 		return // its key may have been below high
-	} else if bytes.Compare(k, high) >= 0 {
+	} else {
 		k, row = p.c.Prev()
 	}
 	if p.open(k, row); p.err == nil {
