@@ -14,6 +14,7 @@ import (
 
 	"github.com/escapement-go/scheduler/engine/cron"
 	"github.com/escapement-go/scheduler/internal/schedfile"
+	"github.com/escapement-go/scheduler/internal/trigger"
 	"github.com/escapement-go/scheduler/store"
 )
 
@@ -104,8 +105,12 @@ func scheduleFiles(path string) []string {
 func (s *Scheduler) applyFiles(ctx context.Context, mark string) string {
 	set, err := s.readFiles()
 	if err != nil {
-		s.fileFault.Store(&err)
-		s.cfg.logger.Error("schedule files are faulty and change nothing", keyPath, s.cfg.scheduleFile, keyError, err)
+		if last := s.fileFault.Swap(&err); last == nil || (*last).Error() != err.Error() {
+			s.cfg.logger.Error("schedule files are faulty and change nothing", keyPath, s.cfg.scheduleFile, keyError, err)
+		}
+		if errors.Is(err, ErrUnknownTask) || errors.Is(err, ErrConflict) || errors.Is(err, trigger.ErrUnknown) {
+			return "" // what they need may yet come to be
+		}
 		return mark
 	}
 	for _, d := range set.defs {
@@ -183,7 +188,11 @@ func (s *Scheduler) readFiles() (*fileSet, error) {
 				fault(fmt.Errorf("%w %q", ErrUnknownTask, d.call.Task()))
 			}
 			sc := store.Schedule{ID: d.id, Trigger: d.trigger.data}
-			if _, err := compileTrigger(&sc.Trigger, s.env(st, &sc)); err != nil {
+			rule, err := compileTrigger(&sc.Trigger, s.env(st, &sc))
+			if err == nil {
+				err = fires(rule, &sc.Trigger)
+			}
+			if err != nil {
 				fault(err)
 			}
 		}

@@ -108,6 +108,31 @@ func TestWithScheduleFile_prunes_nothing_that_is_in_code(t *testing.T) {
 	})
 }
 
+func TestWithScheduleFile_applies_all_or_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "schedules.yaml")
+		write(t, path, dailyA+"  - {id: never, cron: '0 0 30 2 *', task: echo}\n")
+		s := start(t, scheduler.WithTasks("echo"), scheduler.WithScheduleFile(path))
+		time.Sleep(3 * time.Second)
+		wantLines(t, "with one that never fires", listed(t, s))
+		if h := s.Health(t.Context()); !strings.Contains(strings.Join(h.Reasons, ";"), ":3:") {
+			t.Errorf("health: %q, want the line of the fault", h.Reasons)
+		}
+
+		// What a file names may come to be later.
+		write(t, path, dailyA+"  - {id: work, cron: '@daily', task: echo, except: [{calendar: holidays}]}\n")
+		time.Sleep(3 * time.Second)
+		wantLines(t, "without its calendar", listed(t, s))
+		if err := s.SetCalendar(t.Context(), "holidays", scheduler.Days("2000-01-02")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		if got := listed(t, s); len(got) != 2 {
+			t.Errorf("with its calendar: %q", got)
+		}
+	})
+}
+
 func TestWithScheduleFile_Folder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, data := t.TempDir(), t.TempDir()

@@ -236,13 +236,21 @@ func (s *Scheduler) putSchedule(ctx context.Context, d *scheduleDef) error {
 	if err != nil {
 		return err
 	}
-	if c := rule.Cron(); c != nil && c.Next(time.Unix(0, 0)).IsZero() {
-		return fmt.Errorf("cron %q never fires: %w", d.trigger.data.Expr, ErrInvalid)
+	if err := fires(rule, &d.trigger.data); err != nil {
+		return err
 	}
 	put.Author, put.Note, put.Canary = cmp.Or(d.author, s.cfg.author()), d.note, d.canary
 	wall, elapsed := s.node.Now()
 	put.Next = rule.Next(clockTime(d.trigger.data.TickClock(), wall, elapsed))
 	return s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: put})
+}
+
+// fires returns an error for a cron expression that no time fits.
+func fires(rule *trigger.Rule, t *store.Trigger) error {
+	if c := rule.Cron(); c != nil && c.Next(time.Unix(0, 0)).IsZero() {
+		return fmt.Errorf("cron %q never fires: %w", t.Expr, ErrInvalid)
+	}
+	return nil
 }
 
 // ruleOf gives the trigger of a schedule that is to be its meaning.
