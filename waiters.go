@@ -2,10 +2,12 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/escapement-go/scheduler/store"
 )
@@ -112,10 +114,19 @@ func (w *waiters) watch(ctx context.Context, find func(RunID) (*store.Run, error
 		w.mu.Unlock()
 		var ended []store.Event
 		for _, id := range ids {
-			if r, err := find(id); err == nil && r.State.Final() {
+			switch r, err := find(id); {
+			case err == nil && r.State.Final():
 				ended = append(ended, store.Event{Kind: store.EventFinished, Run: r})
+			case err != nil && !errors.Is(err, ErrNotFound):
+				w.suspect() // it could not be read now
 			}
 		}
 		w.tell(ended)
+		timer := time.NewTimer(time.Second) // between two looks
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
 	}
 }
