@@ -78,12 +78,13 @@ crash: ## kill -9, freeze, fill and damage a real process CRASH_ROUNDS times (30
 	ESCAPEMENT_CRASH_ROUNDS=$(CRASH_ROUNDS) $(GO) test -count 1 -timeout 2h -v ./internal/crashtest
 	ESCAPEMENT_CLUSTER_ROUNDS=$(CLUSTER_ROUNDS) $(GO) test -count 1 -timeout 2h -v ./internal/harness
 
-# How many hours are simulated for, and which seed alone. Empty: three minutes, and seeds by the clock.
+# How many hours are simulated for, and the first seed. Empty: three minutes, and seeds by the clock.
+# It ends at the first seed that finds something.
 HOURS ?=
 SEED  ?=
 
 .PHONY: sim
-sim: ## simulate clusters under faults for HOURS (default: three minutes); SEED=n repeats one seed
+sim: ## simulate clusters under faults for HOURS (default: three minutes); SEED=n begins with that seed
 	ESCAPEMENT_SEED=$(SEED) ESCAPEMENT_SIM_FOR_MINUTES=$(if $(HOURS),$(shell expr $(HOURS) '*' 60),3) \
 		$(GO) test -count 1 -timeout 0 -v -run '^TestSim_for_long$$' .
 
