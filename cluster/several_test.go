@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"testing"
@@ -372,5 +373,44 @@ func TestConfig_refuses_what_cannot_work(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 			shutdown(t, n)
 		}
+	}
+}
+
+func TestReady_of_a_follower_waits_for_its_state(t *testing.T) {
+	c := founded(t, "a", "b", "c")
+	lead := c.leader()
+	sessionOf(c, lead.Status().ID)
+	behind := "a"
+	if lead.Status().ID == behind {
+		behind = "b"
+	}
+	c.stop(behind)
+	for i := range 50 {
+		c.call(lead, enqueue(i, 10))
+	}
+	last := c.leader().Status().Applied
+	reached, release := make(chan struct{}), make(chan struct{})
+	cfg := cluster.Config{Peers: c.peers, Heartbeat: 100 * time.Millisecond, Election: 100 * time.Millisecond, Lease: 80 * time.Millisecond}
+	for _, p := range c.peers {
+		if p.ID == behind {
+			cfg.Bind = p.Address
+		}
+	}
+	n := start(t, cluster.Setup{ID: behind, Dir: c.dirs[behind], Cluster: &cfg,
+		OnApply: func(_ *store.State, index uint64, _ *store.Batch, _ []store.Result, _ []store.Event) {
+			if index == last {
+				close(reached)
+				<-release
+			}
+		}})
+	<-reached
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := n.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("ready while an entry is being applied: got %v, want %v", err, context.DeadlineExceeded)
+	}
+	close(release)
+	if err := n.Ready(deadline(t)); err != nil {
+		t.Error(err)
 	}
 }

@@ -111,14 +111,38 @@ func (n *Node) Ready(ctx context.Context) error {
 		if n.Leading() {
 			return nil
 		}
-		if inst := n.inst.Load(); inst != nil && inst.raft.State() == raft.Follower {
-			r := inst.raft
-			if _, id := r.LeaderWithID(); id != "" && r.AppliedIndex() >= r.CommitIndex() && r.CommitIndex() > 0 {
-				return nil
-			}
+		if n.follows() {
+			return nil
 		}
 		if err := pause(ctx, changed); err != nil {
 			return err
 		}
 	}
+}
+
+// follows reports whether another node leads and the state has all that was
+// committed here.
+func (n *Node) follows() bool {
+	inst := n.inst.Load()
+	if inst == nil || inst.raft.State() != raft.Follower {
+		return false
+	}
+	_, leader := inst.raft.LeaderWithID()
+	return leader != "" && string(leader) != n.cfg.ID && n.has(inst.guard.inner, inst.raft.CommitIndex())
+}
+
+// has reports whether the state shows all entries up to index, which is that of
+// none if it is 0. Raft's own applied index tells what is queued for the state, and
+// what raft keeps to itself, such as a new leader's first entry, never comes to it.
+func (n *Node) has(log LogStore, index uint64) bool {
+	if index == 0 {
+		return false
+	}
+	for ; index > n.applied.Load(); index-- {
+		var l raft.Log
+		if log.GetLog(index, &l) != nil || l.Type == raft.LogCommand || l.Type == raft.LogConfiguration {
+			return false
+		}
+	}
+	return true
 }

@@ -403,13 +403,21 @@ func TestFieldBug22_PauseAndResume(t *testing.T) {
 	drained(ctx, t, l.s)
 	checkLedger(ctx, t, l)
 	count := make(map[scheduler.TickOutcome]int)
-	var last scheduler.Tick
+	owed := false // ticks were merged into one that is still to come; those of a pause may lie between
 	for _, tick := range ticks(ctx, t, l.s, "each") {
 		count[tick.Outcome]++
-		if last.Outcome == scheduler.TickMerged && tick.Outcome != scheduler.TickMerged && tick.Outcome != scheduler.TickRan {
-			t.Errorf("tick %v after missed ones: got %v, want %v", tick.Nominal, tick.Outcome, scheduler.TickRan)
+		switch tick.Outcome {
+		case scheduler.TickMerged:
+			owed = true
+		case scheduler.TickRan:
+			owed = false
+		case scheduler.TickPaused:
+		default:
+			t.Errorf("tick %v: got %v, want it to run, or to be merged or paused", tick.Nominal, tick.Outcome)
 		}
-		last = tick
+	}
+	if owed {
+		t.Error("ticks were merged, and none ran for them")
 	}
 	if count[scheduler.TickPaused] < 100 || count[scheduler.TickMerged] < 100 {
 		t.Errorf("outcomes: got %v, want at least 100 paused and 100 merged", count)
