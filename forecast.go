@@ -41,6 +41,11 @@ func (s *Scheduler) Forecast(ctx context.Context, from, to time.Time) ([]Load, e
 	if err != nil {
 		return nil, err
 	}
+	return forecast(ctx, all, from, to, minutes)
+}
+
+// forecast is Forecast of given schedules, for as many minutes from one of them on.
+func forecast(ctx context.Context, all []meant, from, to time.Time, minutes int) ([]Load, error) {
 	loads := make([]Load, minutes)
 	for _, m := range all {
 		if m.sc.Paused || m.rule == nil {
@@ -162,7 +167,10 @@ func (s *Scheduler) Lint(ctx context.Context) ([]ScheduleFinding, error) {
 			add(Finding{Severity: cron.Fault, Rule: RuleBlocked, Text: "its trigger cannot be evaluated: " + m.fault.Error()})
 			continue
 		}
-		own := Trigger{data: m.sc.Trigger}.Lint(now)
+		var own []Finding
+		if e := m.rule.Cron(); e != nil {
+			own = lintExpr(e, now)
+		}
 		for _, f := range own {
 			add(f)
 		}
@@ -171,7 +179,7 @@ func (s *Scheduler) Lint(ctx context.Context) ([]ScheduleFinding, error) {
 		}
 		m.lint(wall, took[m.sc.ID], add)
 	}
-	hot, err := s.hotMinutes(ctx, now)
+	hot, err := hotMinutes(ctx, all, now)
 	if err != nil {
 		return nil, err
 	}
@@ -237,9 +245,10 @@ func (m *meant) lint(now int64, took time.Duration, add func(Finding)) {
 
 // hotMinutes finds the minutes of the coming week in which far more schedules tick than
 // in others.
-func (s *Scheduler) hotMinutes(ctx context.Context, now time.Time) ([]ScheduleFinding, error) {
-	const week, least, times = 7 * 24 * time.Hour, 10, 5
-	loads, err := s.Forecast(ctx, now, now.Add(week))
+func hotMinutes(ctx context.Context, all []meant, now time.Time) ([]ScheduleFinding, error) {
+	const week, least, times = 7 * 24 * 60, 10, 5
+	from := now.Truncate(time.Minute)
+	loads, err := forecast(ctx, all, from, from.Add(week*time.Minute), week)
 	if err != nil {
 		return nil, err
 	}

@@ -81,10 +81,7 @@ func (s *Scheduler) openBook(ctx context.Context, id string) (*book, error) {
 	b := &book{s: s, loc: time.UTC, unflushed: make(map[rowKey]*store.Tick)}
 	var env trigger.Env
 	s.node.View(func(st *store.State) {
-		if b.sc = st.Schedule(id); b.sc == nil {
-			b.sc = st.DeletedSchedule(id)
-		}
-		if b.sc == nil {
+		if b.sc = remembered(st, id); b.sc == nil {
 			return
 		}
 		env = s.env(st, b.sc)

@@ -167,8 +167,8 @@ func newScheduleDef(id string, when Trigger, call Call, opts []ScheduleOption) (
 	if err := checkName("schedule ID", id); err != nil {
 		return d, fmt.Errorf("scheduler: %w", err)
 	}
-	if d.trigger.err == nil && d.trigger.data.Kind != 0 {
-		d.trigger.err = d.trigger.check() // StartAt and EndAt may have changed it
+	if d.trigger.err == nil {
+		d.trigger.err = d.trigger.bounds() // StartAt and EndAt may have changed them
 	}
 	if d.trigger.err != nil {
 		return d, fmt.Errorf("scheduler: schedule %q: %w", id, d.trigger.err)
@@ -232,17 +232,24 @@ func (s *Scheduler) putSchedule(ctx context.Context, d *scheduleDef) error {
 		MaxRuns: uint64(d.maxRuns),
 		Paused:  d.paused, App: d.app, Gen: d.generation,
 	}}
-	rule, err := s.ruleOf(&put.Schedule)
+	put.Author, put.Note, put.Canary = cmp.Or(d.author, s.cfg.author()), d.note, d.canary
+	return s.put(ctx, put)
+}
+
+// put sets a schedule; its next tick is counted from now.
+func (s *Scheduler) put(ctx context.Context, p *store.PutSchedule) error {
+	var env trigger.Env
+	s.node.View(func(st *store.State) { env = s.env(st, &p.Schedule) })
+	rule, err := compileTrigger(&p.Schedule.Trigger, env)
 	if err != nil {
 		return err
 	}
-	if err := fires(rule, &d.trigger.data); err != nil {
+	if err := fires(rule, &p.Schedule.Trigger); err != nil {
 		return err
 	}
-	put.Author, put.Note, put.Canary = cmp.Or(d.author, s.cfg.author()), d.note, d.canary
 	wall, elapsed := s.node.Now()
-	put.Next = rule.Next(clockTime(d.trigger.data.TickClock(), wall, elapsed))
-	return s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: put})
+	p.Next = rule.Next(clockTime(p.Schedule.Trigger.TickClock(), wall, elapsed))
+	return s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: p})
 }
 
 // fires returns an error for a cron expression that no time fits.
@@ -251,13 +258,6 @@ func fires(rule *trigger.Rule, t *store.Trigger) error {
 		return fmt.Errorf("cron %q never fires: %w", t.Expr, ErrInvalid)
 	}
 	return nil
-}
-
-// ruleOf gives the trigger of a schedule that is to be its meaning.
-func (s *Scheduler) ruleOf(sc *store.Schedule) (*trigger.Rule, error) {
-	var env trigger.Env
-	s.node.View(func(st *store.State) { env = s.env(st, sc) })
-	return compileTrigger(&sc.Trigger, env)
 }
 
 func clockTime(c store.Clock, wall, elapsed int64) int64 {
@@ -305,13 +305,18 @@ func (s *Scheduler) Schedules(ctx context.Context) iter.Seq2[Schedule, error] {
 	}
 }
 
+// triggerOf returns the trigger of a schedule.
+func triggerOf(sc *store.Schedule) Trigger { return Trigger{data: sc.Trigger, id: sc.ID} }
+
 func viewSchedule(sc *store.Schedule, wall, elapsed int64) Schedule {
 	loc := time.UTC
-	if r, err := compileTrigger(&sc.Trigger, trigger.Env{ID: sc.ID, Calendar: anyCalendar, Custom: anyCustom}); err == nil {
-		loc = r.Location()
+	if sc.Trigger.Kind == store.TriggerCron {
+		if expr, err := trigger.Expr(&sc.Trigger, sc.ID); err == nil {
+			loc = expr.Location()
+		}
 	}
 	v := Schedule{
-		ID: sc.ID, Version: int(sc.Version), Task: sc.Spec.Task, Trigger: Trigger{data: sc.Trigger},
+		ID: sc.ID, Version: int(sc.Version), Task: sc.Spec.Task, Trigger: triggerOf(sc),
 		Paused: sc.Paused, Live: sc.Live, Waiting: len(sc.Waiting), Created: instant(sc.CreatedAt), Changed: instant(sc.ChangedAt),
 	}
 	if sc.Canary != nil {

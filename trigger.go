@@ -18,6 +18,7 @@ import (
 // [After], [Times] or [Custom]. Faults are reported by whatever uses it.
 type Trigger struct {
 	data store.Trigger
+	id   string // the schedule's that has it, "" if none does yet: the hash key if it names none
 	err  error
 }
 
@@ -149,6 +150,14 @@ func (t Trigger) with(opts []TriggerOption) Trigger {
 	return t
 }
 
+// bounds reports whether any time is between those of [Between].
+func (t *Trigger) bounds() error {
+	if d := &t.data; d.From != 0 && d.Until != 0 && d.From >= d.Until {
+		return fmt.Errorf("scheduler: no time is between %v and %v: %w", instant(d.From), instant(d.Until), ErrInvalid)
+	}
+	return nil
+}
+
 // check reports what no scheduler could accept. Calendars and Go triggers are known
 // to a scheduler alone.
 func (t *Trigger) check() error {
@@ -159,10 +168,11 @@ func (t *Trigger) check() error {
 		return fmt.Errorf("scheduler: every %v: an interval has no zone or DST policy: %w", time.Duration(d.Every), ErrInvalid)
 	case d.Kind == store.TriggerEvery && d.HashKey != "" && d.Jitter == 0:
 		return fmt.Errorf("scheduler: every %v: an interval without jitter has no use for a hash key: %w", time.Duration(d.Every), ErrInvalid)
-	case d.From != 0 && d.Until != 0 && d.From >= d.Until:
-		return fmt.Errorf("scheduler: no time is between %v and %v: %w", instant(d.From), instant(d.Until), ErrInvalid)
 	case d.Jitter < 0:
 		return fmt.Errorf("scheduler: jitter %v: %w", time.Duration(d.Jitter), ErrInvalid)
+	}
+	if err := t.bounds(); err != nil {
+		return err
 	}
 	_, err := compileTrigger(d, trigger.Env{Calendar: anyCalendar, Custom: anyCustom})
 	return err
@@ -219,13 +229,15 @@ func DST(p DSTPolicy) TriggerOption {
 }
 
 // Next returns the first n ticks strictly after a time; fewer if there are no
-// more. An interval is counted from after. Errors: those of the trigger itself, and
+// more. An interval is counted from after. What H stands for depends on [HashKey];
+// without one, on the ID of the schedule of which the trigger is, if a [Scheduler]
+// tells of it. Errors: those of the trigger itself, and
 // [ErrInvalid] for what only a scheduler knows: named calendars, Go triggers.
 func (t Trigger) Next(after time.Time, n int) ([]time.Time, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
-	rule, err := compileTrigger(&t.data, trigger.Env{})
+	rule, err := compileTrigger(&t.data, trigger.Env{ID: t.id})
 	if err != nil {
 		return nil, err
 	}
@@ -267,12 +279,12 @@ func (t Trigger) describe() string {
 		return "as the trigger " + t.data.Name + " says"
 	default: // a cron expression, or unknown
 	}
-	rule, err := compileTrigger(&t.data, trigger.Env{Calendar: anyCalendar})
+	expr, err := trigger.Expr(&t.data, t.id)
 	if err != nil {
 		return err.Error()
 	}
-	text := rule.Cron().Describe(cron.English)
-	if zone := rule.Cron().Location(); zone != time.UTC {
+	text := expr.Describe(cron.English)
+	if zone := expr.Location(); zone != time.UTC {
 		text += " (" + zone.String() + ")"
 	}
 	return text
@@ -289,12 +301,15 @@ func (t Trigger) Lint(from time.Time) []Finding {
 	if t.err != nil || t.data.Kind != store.TriggerCron {
 		return nil
 	}
-	rule, err := compileTrigger(&t.data, trigger.Env{Calendar: anyCalendar})
+	expr, err := trigger.Expr(&t.data, t.id)
 	if err != nil {
 		return nil
 	}
-	return rule.Cron().Lint(from, from.AddDate(1, 0, 0))
+	return lintExpr(expr, from)
 }
+
+// lintExpr lints an expression for a year.
+func lintExpr(e *cron.Expr, from time.Time) []Finding { return e.Lint(from, from.AddDate(1, 0, 0)) }
 
 // checkTime refuses a time that has no nanoseconds since 1970 in 64 bits.
 func checkTime(t time.Time) error {
@@ -374,15 +389,20 @@ func (s *Scheduler) env(st *store.State, sc *store.Schedule) trigger.Env {
 	return env
 }
 
+// remembered returns a schedule, or what is left of a deleted one; nil if there was none.
+func remembered(st *store.State, id string) *store.Schedule {
+	if sc := st.Schedule(id); sc != nil {
+		return sc
+	}
+	return st.DeletedSchedule(id)
+}
+
 // meaning returns a schedule, or what is left of a deleted one, and its rule.
 func (s *Scheduler) meaning(id string) (*store.Schedule, *trigger.Rule, error) {
 	var sc *store.Schedule
 	var env trigger.Env
 	s.node.View(func(st *store.State) {
-		if sc = st.Schedule(id); sc == nil {
-			sc = st.DeletedSchedule(id)
-		}
-		if sc != nil {
+		if sc = remembered(st, id); sc != nil {
 			env = s.env(st, sc)
 		}
 	})

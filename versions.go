@@ -78,7 +78,7 @@ func (s *Scheduler) ScheduleVersions(ctx context.Context, id string) iter.Seq2[S
 		for i, row := range rows {
 			v := ScheduleVersion{
 				Version: int(row.Version), At: instant(row.At), Author: row.Author, Note: row.Note, Trial: row.Trial,
-				Trigger: Trigger{data: row.Schedule.Trigger}, Task: row.Schedule.Spec.Task, Input: row.Schedule.Input,
+				Trigger: triggerOf(row.Schedule), Task: row.Schedule.Spec.Task, Input: row.Schedule.Input,
 			}
 			if i > 0 {
 				v.Changes = changes(rows[i-1].Schedule, row.Schedule)
@@ -98,10 +98,7 @@ func (s *Scheduler) versions(ctx context.Context, id string) ([]*store.ScheduleV
 	var sc *store.Schedule
 	recent := make(map[store.VersionKey]*store.ScheduleVersion)
 	s.node.View(func(st *store.State) {
-		if sc = st.Schedule(id); sc == nil {
-			sc = st.DeletedSchedule(id)
-		}
-		if sc != nil {
+		if sc = remembered(st, id); sc != nil {
 			recent = maps.Collect(st.UnflushedVersions())
 		}
 	})
@@ -139,7 +136,7 @@ func changes(a, b *store.Schedule) (list []Change) {
 
 // fields are a definition's fields, readable.
 func fields(sc *store.Schedule) map[string]string {
-	t := Trigger{data: sc.Trigger}
+	t := triggerOf(sc)
 	spec, err := json.Marshal(sc.Spec)
 	if err != nil {
 		spec = []byte(err.Error())
@@ -213,13 +210,7 @@ func (s *Scheduler) rollback(ctx context.Context, id string, version int, opts [
 	}
 	put := &store.PutSchedule{Schedule: *rows[at].Schedule, Author: d.author, Note: d.note, Only: now.Version}
 	put.Schedule.App, put.Schedule.Gen = now.App, now.Gen
-	rule, err := s.ruleOf(&put.Schedule)
-	if err != nil {
-		return err
-	}
-	wall, elapsed := s.node.Now()
-	put.Next = rule.Next(clockTime(put.Schedule.Trigger.TickClock(), wall, elapsed))
-	return s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: put})
+	return s.put(ctx, put)
 }
 
 // author names this application as the author of a change.

@@ -50,13 +50,7 @@ func Compile(t *store.Trigger, env Env) (*Rule, error) {
 		return r, nil
 	case store.TriggerTimes:
 	case store.TriggerCron:
-		key := cmp.Or(t.HashKey, env.ID)
-		if key == "" {
-			key = "schedule" // only to check a trigger that has no schedule yet
-		}
-		expr, err := cron.Options{
-			Dialect: cron.Dialect(t.Dialect), Zone: t.Zone, DST: cron.DSTPolicy(t.DST), HashKey: key,
-		}.Parse(t.Expr)
+		expr, err := Expr(t, env.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -79,6 +73,18 @@ func Compile(t *store.Trigger, env Env) (*Rule, error) {
 		}
 	}
 	return r, nil
+}
+
+// Expr reads the expression of a cron trigger; id is the hash key of one that names
+// none. Errors: those of engine/cron.
+func Expr(t *store.Trigger, id string) (*cron.Expr, error) {
+	key := cmp.Or(t.HashKey, id)
+	if key == "" {
+		key = "schedule" // only to check a trigger that has no schedule yet
+	}
+	return cron.Options{
+		Dialect: cron.Dialect(t.Dialect), Zone: t.Zone, DST: cron.DSTPolicy(t.DST), HashKey: key,
+	}.Parse(t.Expr)
 }
 
 // Cron returns the expression of a cron trigger, nil of another kind.
