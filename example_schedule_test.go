@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/escapement-go/scheduler"
+	"github.com/escapement-go/scheduler/engine/cron"
 )
 
 // show prints the next ticks of a trigger after the last evening of 2025.
@@ -35,6 +36,15 @@ func ExampleCron() {
 	// Thu Jan  1 00:00:00 UTC 2026
 	// Sat Jan 31 00:00:00 UTC 2026
 	// Sat Feb 28 00:00:00 UTC 2026
+}
+
+func ExampleTrigger_DescribeIn() {
+	t := scheduler.Cron("0 9 * * MON-FRI", scheduler.Zone("Asia/Shanghai"))
+	fmt.Println(t.Describe())
+	fmt.Println(t.DescribeIn(cron.Chinese))
+	// Output:
+	// at 09:00 on weekdays (Asia/Shanghai)
+	// 工作日 09:00（Asia/Shanghai）
 }
 
 func ExampleSyntaxError() {

@@ -310,10 +310,8 @@ func triggerOf(sc *store.Schedule) Trigger { return Trigger{data: sc.Trigger, id
 
 func viewSchedule(sc *store.Schedule, wall, elapsed int64) Schedule {
 	loc := time.UTC
-	if sc.Trigger.Kind == store.TriggerCron {
-		if expr, err := trigger.Expr(&sc.Trigger, sc.ID); err == nil {
-			loc = expr.Location()
-		}
+	if expr, err := trigger.Expr(&sc.Trigger, sc.ID); err == nil {
+		loc = expr.Location()
 	}
 	v := Schedule{
 		ID: sc.ID, Version: int(sc.Version), Task: sc.Spec.Task, Trigger: triggerOf(sc),

@@ -251,45 +251,6 @@ func (t Trigger) Next(after time.Time, n int) ([]time.Time, error) {
 	return ticks, nil
 }
 
-// Describe says in plain English when the trigger fires, such as "at 09:00 on
-// weekdays"; the error's text if the trigger is faulty.
-func (t Trigger) Describe() string {
-	if t.err != nil {
-		return t.err.Error()
-	}
-	text := t.describe()
-	if d := time.Duration(t.data.Jitter); d > 0 {
-		text += fmt.Sprintf(", later by up to %v", d)
-	}
-	if n := len(t.data.Except); n > 0 {
-		text += fmt.Sprintf(", with %d exclusions", n)
-	}
-	return text
-}
-
-func (t Trigger) describe() string {
-	switch t.data.Kind {
-	case store.TriggerEvery:
-		return "every " + time.Duration(t.data.Every).String()
-	case store.TriggerDelay:
-		return time.Duration(t.data.Every).String() + " after the run before has ended"
-	case store.TriggerTimes:
-		return fmt.Sprintf("at %d given times", len(t.data.Times))
-	case store.TriggerCustom:
-		return "as the trigger " + t.data.Name + " says"
-	default: // a cron expression, or unknown
-	}
-	expr, err := trigger.Expr(&t.data, t.id)
-	if err != nil {
-		return err.Error()
-	}
-	text := expr.Describe(cron.English)
-	if zone := expr.Location(); zone != time.UTC {
-		text += " (" + zone.String() + ")"
-	}
-	return text
-}
-
 // Finding is one thing that [Trigger.Lint] has to say.
 type Finding = cron.Finding
 
@@ -298,7 +259,7 @@ type Finding = cron.Finding
 // comes first; nil if there is nothing to say, and for triggers that are not cron
 // expressions.
 func (t Trigger) Lint(from time.Time) []Finding {
-	if t.err != nil || t.data.Kind != store.TriggerCron {
+	if t.err != nil {
 		return nil
 	}
 	expr, err := trigger.Expr(&t.data, t.id)

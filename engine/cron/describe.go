@@ -16,19 +16,28 @@ const (
 	Chinese Lang = "zh"
 )
 
+// Duration says a length of time, which is not negative: "1h30m", "1 小时 30 分钟". A
+// language that is not known is taken for English.
+func (l Lang) Duration(d time.Duration) string {
+	if l == Chinese {
+		return chinese{}.length(d)
+	}
+	return english{}.length(d)
+}
+
 // Describe says in plain words when the expression fires: "at 09:00 on weekdays",
 // "工作日 09:00". Values chosen by the hash key appear as they came out. A language
 // that is not known is taken for English.
 func (e *Expr) Describe(lang Lang) string {
 	var w interface {
-		beat(time.Duration) string
+		beat(every string) string
 		sentence(*calendar) string
 	} = english{}
 	if lang == Chinese {
 		w = chinese{}
 	}
 	if e.every > 0 {
-		return w.beat(e.every)
+		return w.beat(lang.Duration(e.every))
 	}
 	return w.sentence(&e.cal)
 }

@@ -11,14 +11,16 @@ import (
 // english tells a calendar in English: clock, days, months, years.
 type english struct{}
 
-func (english) beat(d time.Duration) string {
+func (english) beat(every string) string { return "every " + every }
+
+func (english) length(d time.Duration) string {
 	s := d.String()
 	for _, zero := range [...]string{"m0s", "h0m"} {
 		if strings.HasSuffix(s, zero) {
 			s = s[:len(s)-2]
 		}
 	}
-	return "every " + s
+	return s
 }
 
 func (w english) sentence(c *calendar) string {

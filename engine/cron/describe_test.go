@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -46,5 +47,18 @@ func TestExpr_Describe(t *testing.T) {
 	}
 	if diff := cmp.Diff(strings.TrimSpace(string(data)), strings.TrimSpace(got.String())); diff != "" && !*update {
 		t.Errorf("descriptions differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestLang_Duration(t *testing.T) {
+	for d, want := range map[time.Duration][2]string{
+		0:                       {"0s", "0 秒"},
+		time.Hour:               {"1h", "1 小时"},
+		90 * time.Minute:        {"1h30m", "1 小时 30 分钟"},
+		1500 * time.Millisecond: {"1.5s", "1 秒 500 毫秒"},
+	} {
+		if en, zh := cron.English.Duration(d), cron.Chinese.Duration(d); en != want[0] || zh != want[1] {
+			t.Errorf("%v: %q, %q, want %q", d, en, zh, want)
+		}
 	}
 }

@@ -11,7 +11,12 @@ import (
 // chinese tells a calendar in Chinese: years, months, days, clock.
 type chinese struct{}
 
-func (chinese) beat(d time.Duration) string {
+func (chinese) beat(every string) string { return "每 " + every }
+
+func (chinese) length(d time.Duration) string {
+	if d <= 0 {
+		return "0 秒"
+	}
 	var parts []string
 	for _, u := range [...]struct {
 		size time.Duration
@@ -22,7 +27,7 @@ func (chinese) beat(d time.Duration) string {
 			d -= n * u.size
 		}
 	}
-	return "每 " + strings.Join(parts, " ")
+	return strings.Join(parts, " ")
 }
 
 func (w chinese) sentence(c *calendar) string {

@@ -76,8 +76,11 @@ func Compile(t *store.Trigger, env Env) (*Rule, error) {
 }
 
 // Expr reads the expression of a cron trigger; id is the hash key of one that names
-// none. Errors: those of engine/cron.
+// none. Errors: those of engine/cron; and triggers of other kinds have none.
 func Expr(t *store.Trigger, id string) (*cron.Expr, error) {
+	if t.Kind != store.TriggerCron {
+		return nil, fmt.Errorf("trigger kind %d has no expression", t.Kind)
+	}
 	key := cmp.Or(t.HashKey, id)
 	if key == "" {
 		key = "schedule" // only to check a trigger that has no schedule yet
