@@ -310,6 +310,30 @@ func mutations() []mutation {
 
 func runID(n byte) store.RunID { return store.NewRunID(epoch, [10]byte{9: n}) }
 
+// A tick that is released right before the calm starts when it is due, in the calm.
+func TestCheck_waits_for_a_tick_that_was_released_ahead(t *testing.T) {
+	s, err := sim.Replay(good(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, e := event(s, store.EventTick, 4)
+	due := time.Unix(0, e.Tick.From)
+	s.Applied[i].At, s.Calm = due.Add(-95*time.Millisecond), due.Add(-95*time.Millisecond)
+	for f := range s.Facts {
+		if fact := &s.Facts[f]; fact.Run == e.Tick.Run && fact.What == sim.Began {
+			fact.At = due.Add(10 * time.Millisecond)
+		}
+	}
+	for _, c := range sim.Checkers() {
+		if c.Name != "windows" {
+			continue
+		}
+		for _, b := range c.Check(s) {
+			t.Error(b)
+		}
+	}
+}
+
 func TestCheckers_catch_each_a_history_that_breaks_its_promise(t *testing.T) {
 	caught := make(map[string]bool)
 	for _, m := range mutations() {

@@ -331,12 +331,14 @@ func (s *Story) owed(id store.RunID) bool { return s.last[id].More.Nominal < s.C
 
 // targets returns the windows of a schedule's ticks, as true times.
 func (s *Story) targets(l *ledger, p Plan, b *Breaches) (targets []Target) {
+	base, ahead := s.ticking(l, p)
 	early := make(map[int64]bool) // the ticks that had their turn before the calm, by a clock that was wrong
 	for _, t := range l.decided {
 		if !t.at.After(s.Calm) {
 			early[t.From] = true
 			if t.Outcome == store.TickRan {
-				targets = append(targets, Target{t.From, t.at, s.Calm.Add(p.Window)})
+				due := time.Unix(0, t.From).Add(-ahead) // it was released ahead, perhaps right before the calm
+				targets = append(targets, Target{t.From, t.at, later(s.Calm, due).Add(p.Window)})
 			}
 		} else if t.Outcome != store.TickRan {
 			b.add("schedule %q: tick %s, decided in the calm, is %v: %s", l.id, span(t.Tick), t.Outcome, t.Reason)
@@ -347,18 +349,30 @@ func (s *Story) targets(l *ledger, p Plan, b *Breaches) (targets []Target) {
 			b.add("schedule %q: tick %s, decided in the calm, is %v: %s", l.id, span(t.Tick), t.Outcome, t.Reason)
 		}
 	}
-	return append(targets, s.calmTargets(l, p, early)...)
+	return append(targets, s.calmTargets(p, base, ahead, early)...)
+}
+
+// ticking returns a tick of the schedule, 0 if its ticks are multiples of its
+// period, and by how much its clock is ahead of true time in the calm.
+func (s *Story) ticking(l *ledger, p Plan) (base int64, ahead time.Duration) {
+	if p.Wall {
+		return 0, 0
+	}
+	return l.armed, s.offsets[s.Applied[len(s.Applied)-1].Term]
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // releaseAhead is how long before its time a tick may be decided.
 const releaseAhead = time.Second
 
 // calmTargets returns the windows of the ticks in the calm, by the plan alone.
-func (s *Story) calmTargets(l *ledger, p Plan, early map[int64]bool) (targets []Target) {
-	base, ahead := int64(0), time.Duration(0)
-	if !p.Wall {
-		base, ahead = l.armed, s.offsets[s.Applied[len(s.Applied)-1].Term]
-	}
+func (s *Story) calmTargets(p Plan, base int64, ahead time.Duration, early map[int64]bool) (targets []Target) {
 	every := int64(p.Every)
 	calm := s.Calm.Add(ahead).UnixNano()
 	for nominal := calm - mod(calm-base, every) + every; ; nominal += every {
