@@ -94,7 +94,7 @@ type Setup struct {
 	OnSession func(ctx context.Context, conn net.Conn, from string)
 
 	// OnAsk answers a question that a node has asked by [Node.Ask], on the node that
-	// leads. It is called without locks.
+	// leads, or of this very node by [Node.AskNode]. It is called without locks.
 	OnAsk func(question []byte) ([]byte, error)
 
 	Storage Storage

@@ -41,7 +41,7 @@ func (l *links) judge(h *hello) welcome {
 		refuse(refusedNotLeader, "node %q does not lead", n.cfg.ID)
 	case !l.only(meta, h):
 		refuse(refusedDuplicate, "node ID %q is in use by another process", h.From)
-	case ofLeader && w.Stranger:
+	case (ofLeader || kind == streamAside) && w.Stranger:
 		refuse(refusedStranger, "node %q is not in the cluster, or was before it lost its folder", h.From)
 	}
 	return w

@@ -36,6 +36,7 @@ type links struct {
 	heard     map[string]string   // address by node ID, as nodes tell of themselves
 	failed    map[string]string   // address by node ID at which it was last not found
 	processes map[string]identity // by node ID, the last that was let in
+	asides    map[string]*aside   // by node ID
 	layer     *layer              // of the raft that runs; nil if none does
 }
 
@@ -45,7 +46,7 @@ func (n *Node) listen() error {
 	cfg := n.cfg.Cluster
 	l := &links{
 		node: n, cfg: cfg, network: cfg.Network, process: uuid.NewString(),
-		heard: make(map[string]string), failed: make(map[string]string), processes: make(map[string]identity),
+		heard: make(map[string]string), failed: make(map[string]string), processes: make(map[string]identity), asides: make(map[string]*aside),
 	}
 	if l.network == nil {
 		l.network = tcp{}
@@ -66,7 +67,9 @@ func (n *Node) listen() error {
 
 // close ends all connections and waits for those who serve them.
 func (l *links) close() error {
+	l.mu.Lock()
 	l.stop()
+	l.mu.Unlock()
 	err := l.ln.Close()
 	l.open.close()
 	l.work.Wait()
@@ -291,6 +294,8 @@ func (l *links) serve(conn net.Conn, h *hello) {
 	case streamJoin:
 		l.node.serveJoin(conn, h)
 	case streamProbe: // has been answered
+	case streamAside:
+		l.node.serveAside(conn)
 	case streamSession:
 		if serve := l.node.cfg.OnSession; serve != nil {
 			serve(l.ctx, conn, h.From)

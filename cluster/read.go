@@ -90,21 +90,11 @@ func (n *Node) question(ctx context.Context, req *callsRequest) (*callsReply, er
 	if r == nil {
 		return nil, ErrNotLeader
 	}
-	answer, err := r.ask(req)
+	reply, err := r.await(ctx, req)
 	if err != nil {
-		return nil, ErrNotLeader
+		return nil, cmp.Or(ctx.Err(), ErrNotLeader)
 	}
-	select {
-	case reply := <-answer:
-		if reply.Failure != failNone {
-			return nil, ErrNotLeader
-		}
-		return reply, nil
-	case <-r.closed:
-		return nil, ErrNotLeader
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return reply, nil
 }
 
 // confirm makes sure that this node leads, and returns the index of all that was

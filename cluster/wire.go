@@ -36,6 +36,7 @@ const (
 	streamSession streamKind = 'S' // a worker session; the host's
 	streamJoin    streamKind = 'J' // asks who is there, and to be let in
 	streamProbe   streamKind = 'P' // asks who is there, and ends
+	streamAside   streamKind = 'A' // questions of a node's host to another's, whoever leads
 )
 
 // frameKind says what a frame is.
@@ -100,7 +101,7 @@ type callsRequest struct {
 	ID    uint64   `msg:"i"`
 	Read  bool     `msg:"r,omitempty"` // asks for the index that a linearizable read needs
 	Calls [][]byte `msg:"c,zerocopy"`  // each an encoded store.Batch, to be one entry's part
-	Ask   []byte   `msg:"q,omitempty"` // a question of the host's to the leader's
+	Ask   []byte   `msg:"q,omitempty"` // a question of the host's to the leader's, or to the acceptor's
 }
 
 // callsReply answers a callsRequest, call by call.
