@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -45,6 +46,11 @@ func Main(run func(ctx context.Context, p *Program) error) {
 	flag.Parse()
 	if *bolt {
 		log = scheduler.LogBolt
+	}
+	if nodes > 1 && os.Getenv("GOMAXPROCS") == "" {
+		// What as many processes on this machine would have: Go has no processor to run a
+		// timer on while as many threads as it may use are in fsync.
+		runtime.GOMAXPROCS(nodes * runtime.GOMAXPROCS(0))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := inFolder(*dir, func(dir string) error {
