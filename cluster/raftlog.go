@@ -15,8 +15,8 @@ import (
 
 // raftLogger writes raft's own log to slog. What raft calls information is
 // debugging to a host: the node tells of leadership itself. So is what raft says
-// many times a second while a peer is away or catches up: the leader tells of that
-// once.
+// many times a second while a peer is away or catches up, for the leader tells of
+// that once, and what it says while a node founds or leaves a cluster.
 type raftLogger struct {
 	to      slog.Handler
 	name    string
@@ -30,6 +30,7 @@ var chatter = []string{
 	"failed to heartbeat to", "failed to appendEntries to", "failed to contact", "failed to make requestVote RPC",
 	"failed to make requestPreVote RPC", "failed to decode incoming command", "failed to get previous log",
 	"appendEntries rejected", "failed to pipeline", "heartbeat timeout reached", "Election timeout reached",
+	"failed to flush response", "no known peers", "rejecting pre-vote request", "rejecting vote request",
 }
 
 func (l *raftLogger) level(level hclog.Level) slog.Level {
