@@ -1,7 +1,8 @@
-// Command memory measures what a durable node holds in memory: with very many runs that are due far in the future, after
-// a restart with them, and while very many runs pass through it. Each part is a process of its own.
+// Command memory measures what a durable node holds in memory: with very many runs that are due far in the future, with
+// very many schedules, after a restart with them, and while very many runs pass through it. Each part is a process of its
+// own.
 //
-//	go run ./memory [-scheduled runs] [-finished runs] [-full]
+//	go run ./memory [-scheduled runs] [-schedules n] [-finished runs] [-full]
 package main
 
 import (
@@ -27,12 +28,13 @@ import (
 
 var (
 	scheduled = flag.Int("scheduled", 0, "runs that are due in a year, 0 to leave the part out (default 1,000,000)")
+	schedules = flag.Int("schedules", 0, "schedules that are due once a year, 0 to leave the part out (default 1,000,000)")
 	finished  = flag.Int("finished", 0, "runs that pass through, 0 to leave the part out (default 1,000,000; 10,000,000 with -full)")
 	full      = flag.Bool("full", false, "ten million finished runs")
 	backlog   = flag.Int64("backlog", 20_000, "live runs at a time while runs pass through, about")
 	settle    = flag.Duration("settle", 10*time.Second, "how long the process is left alone before it is read")
 	profile   = flag.String("memprofile", "", "write heap profiles of the settled parts to PREFIX.PART.pprof")
-	part      = flag.String("part", "", "fill, reopen or pass: this process is a part of another's measurement, in -in")
+	part      = flag.String("part", "", "fill, reopen, register, reload or pass: this process is a part of another's measurement, in -in")
 	in        = flag.String("in", "", "the folder of the part")
 )
 
@@ -40,6 +42,8 @@ const (
 	inputBytes = 100 // as stored: JSON text with its quotes
 	perCall    = 1000
 	callers    = 4
+
+	registering = 256 // goroutines that make schedules
 )
 
 var (
@@ -66,6 +70,9 @@ func run(ctx context.Context, p *program.Program) error {
 	if !set["scheduled"] {
 		*scheduled = program.Pick(p, 1_000_000, 20_000)
 	}
+	if !set["schedules"] {
+		*schedules = program.Pick(p, 1_000_000, 2000)
+	}
 	if !set["finished"] {
 		*finished = program.Pick(p, 1_000_000, 20_000)
 		if *full {
@@ -81,7 +88,7 @@ func run(ctx context.Context, p *program.Program) error {
 	}
 	do := func(part, folder string) error {
 		cmd := exec.CommandContext(ctx, self, "-part="+part, "-in="+filepath.Join(p.Dir, folder),
-			fmt.Sprint("-scheduled=", *scheduled), fmt.Sprint("-finished=", *finished),
+			fmt.Sprint("-scheduled=", *scheduled), fmt.Sprint("-schedules=", *schedules), fmt.Sprint("-finished=", *finished),
 			fmt.Sprint("-backlog=", *backlog), fmt.Sprint("-settle=", *settle), fmt.Sprint("-memprofile=", *profile))
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		if err := cmd.Run(); err != nil {
@@ -89,14 +96,25 @@ func run(ctx context.Context, p *program.Program) error {
 		}
 		return nil
 	}
+	twice := func(first, then string) error {
+		folder := first
+		if err := do(first, folder); err != nil {
+			return err
+		}
+		if err := do(then, folder); err != nil {
+			return err
+		}
+		return os.RemoveAll(filepath.Join(p.Dir, folder))
+	}
 	if *scheduled > 0 {
 		fmt.Printf("\n%d runs of %d B due in a year\n", *scheduled, inputBytes)
-		for _, part := range []string{"fill", "reopen"} {
-			if err := do(part, "scheduled"); err != nil {
-				return err
-			}
+		if err := twice("fill", "reopen"); err != nil {
+			return err
 		}
-		if err := os.RemoveAll(filepath.Join(p.Dir, "scheduled")); err != nil {
+	}
+	if *schedules > 0 {
+		fmt.Printf("\n%d schedules with inputs of %d B\n", *schedules, inputBytes)
+		if err := twice("register", "reload"); err != nil {
 			return err
 		}
 	}
@@ -113,13 +131,20 @@ func runPart(ctx context.Context, began time.Time, watch conditions.Watch) error
 	parts := map[string]func(*scheduler.Scheduler) error{
 		"fill": func(s *scheduler.Scheduler) error { return fill(ctx, s, m) },
 		"reopen": func(s *scheduler.Scheduler) error {
-			fmt.Printf("  reopened: ready %.2fs after the process began, %v\n", time.Since(began).Seconds(), watch)
-			printMemory("as opened")
+			ready := time.Since(began)
 			st, err := s.Stats(ctx)
-			if err == nil && st.Live != *scheduled {
-				err = fmt.Errorf("%d runs are live, want %d", st.Live, *scheduled)
+			return reopened(ctx, s, ready, watch, st.Live, *scheduled, err)
+		},
+		"register": func(s *scheduler.Scheduler) error { return register(ctx, s, m) },
+		"reload": func(s *scheduler.Scheduler) error {
+			ready, n := time.Since(began), 0
+			for _, err := range s.Schedules(ctx) {
+				if err != nil {
+					return err
+				}
+				n++
 			}
-			return settled(ctx, s, err)
+			return reopened(ctx, s, ready, watch, n, *schedules, nil)
 		},
 		"pass": func(s *scheduler.Scheduler) error { return pass(ctx, s, m, &executed) },
 	}
@@ -129,6 +154,45 @@ func runPart(ctx context.Context, began time.Time, watch conditions.Watch) error
 	}
 	return program.NodeIn(ctx, *in, do, scheduler.WithMeterProvider(m), scheduler.WithFunc(task,
 		func(context.Context, string) error { executed.Add(1); return nil }))
+}
+
+// reopened tells of a restart that took so long, and fails unless everything is there.
+func reopened(ctx context.Context, s *scheduler.Scheduler, ready time.Duration, watch conditions.Watch, got, want int, err error) error {
+	if err == nil && got != want {
+		err = fmt.Errorf("%d are there, want %d", got, want)
+	}
+	fmt.Printf("  reopened: ready %.2fs after the process began, %v\n", ready.Seconds(), watch)
+	printMemory("as opened")
+	return settled(ctx, s, err)
+}
+
+// register makes schedules whose next ticks lie about half a year ahead, each at a time of its own.
+func register(ctx context.Context, s *scheduler.Scheduler, m *meter.Meter) error {
+	printMemory("empty")
+	watch, began := conditions.Begin(), time.Now()
+	from := began.UTC().AddDate(0, 6, 0)
+	faults := make([]error, registering)
+	var wg sync.WaitGroup
+	for c := range registering {
+		wg.Go(func() {
+			for i := c; i < *schedules && faults[c] == nil; i += registering {
+				expr := from.Add(time.Duration(i) * time.Second).Format("5 4 15 2 1 *") // second to month, in layout's words
+				faults[c] = s.Schedule(ctx, fmt.Sprintf("schedule-%07d", i), scheduler.Cron(expr), task.With(input))
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(faults...); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	fmt.Printf("  made by %d goroutines in %.2fs (%.0f a second), %v\n", registering, took.Seconds(), float64(*schedules)/took.Seconds(), watch)
+	printMemory("at once")
+	if err := settled(ctx, s, nil); err != nil {
+		return err
+	}
+	printDisk(m)
+	return nil
 }
 
 func fill(ctx context.Context, s *scheduler.Scheduler, m *meter.Meter) error {
