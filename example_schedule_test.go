@@ -38,6 +38,16 @@ func ExampleCron() {
 	// Sat Feb 28 00:00:00 UTC 2026
 }
 
+func ExampleDialect() {
+	show(scheduler.Cron("0 15 10 ? * 6L 2026-2027", scheduler.Dialect(cron.Quartz)), 2)                       // the last Friday of the month
+	show(scheduler.Cron("0 0 13 * FRI 2026", scheduler.Dialect(cron.Standard|cron.OptionalYear|cron.And)), 2) // Fridays that are a 13th
+	// Output:
+	// Fri Jan 30 10:15:00 UTC 2026
+	// Fri Feb 27 10:15:00 UTC 2026
+	// Fri Feb 13 00:00:00 UTC 2026
+	// Fri Mar 13 00:00:00 UTC 2026
+}
+
 func ExampleTrigger_DescribeIn() {
 	t := scheduler.Cron("0 9 * * MON-FRI", scheduler.Zone("Asia/Shanghai"))
 	fmt.Println(t.Describe())

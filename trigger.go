@@ -35,20 +35,22 @@ func (f triggerOption) applyTrigger(t *Trigger) { f(t) }
 const cronDialect = cron.Standard&^cron.Every | cron.OptionalSeconds | cron.DialectVersion<<24
 
 // Cron triggers by a cron expression: five fields (minute, hour, day of month,
-// month, weekday), six with seconds first, or a macro such as @daily. The zone
-// is UTC unless [Zone] or a TZ= prefix says otherwise. "@every 90s" is [Every].
+// month, weekday), six with seconds first, or a macro such as @daily; [Dialect] has
+// it read otherwise. The zone is UTC unless [Zone] or a TZ= prefix says otherwise.
+// "@every 90s" is [Every]. Errors: [*SyntaxError], and those of zones and dialects that
+// package engine/cron has, all of them [ErrInvalid].
 //
 // In a zone with daylight saving time, an expression with fixed hours whose time
 // does not exist on a day runs once right after the gap; one whose time comes
 // twice runs at the first. See package engine/cron for the language and [DST]
 // for other policies.
 func Cron(expr string, opts ...TriggerOption) Trigger {
-	if every, ok := strings.CutPrefix(strings.TrimSpace(expr), "@every "); ok {
-		d, err := time.ParseDuration(strings.TrimSpace(every))
+	if strings.HasPrefix(strings.TrimSpace(expr), "@every") {
+		e, err := cron.Parse(expr)
 		if err != nil {
-			return Trigger{err: fmt.Errorf("scheduler: cron %q: %w: %w", expr, ErrInvalid, err)}
+			return Trigger{err: fmt.Errorf("scheduler: %w: %w", ErrInvalid, err)}
 		}
-		return Every(d, opts...)
+		return Every(e.AST().Every, opts...)
 	}
 	t := Trigger{data: store.Trigger{
 		Kind: store.TriggerCron, Expr: expr, Dialect: uint32(cronDialect), Version: cron.DialectVersion,
@@ -191,6 +193,23 @@ func (never) Next(time.Time) time.Time { return time.Time{} }
 // this build does not know is an error, never UTC.
 func Zone(name string) TriggerOption {
 	return triggerOption(func(t *Trigger) { t.data.Zone = name })
+}
+
+// Dialect has a cron expression read in another dialect, which is stored with the
+// trigger: [cron.Quartz] are the expressions of the Java scheduler, and
+// cron.Standard|cron.OptionalYear|cron.And a year field last, and days that fit both
+// day fields. Default: cron.Standard|cron.OptionalSeconds.
+func Dialect(d cron.Dialect) TriggerOption {
+	return triggerOption(func(t *Trigger) {
+		switch {
+		case t.data.Kind == store.TriggerCron:
+			stored := (d &^ cron.Every).Pinned() // of @every Cron makes an interval
+			t.data.Dialect, t.data.Version = uint32(stored), uint32(stored.Version())
+		case t.data.Kind == store.TriggerEvery && d.Has(cron.Every): // it may be such an interval
+		default:
+			t.err = cmp.Or(t.err, fmt.Errorf("scheduler: dialect %v: only cron expressions have one: %w", d, ErrInvalid))
+		}
+	})
 }
 
 // Between limits the trigger to ticks from the first time on and before the

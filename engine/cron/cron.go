@@ -46,7 +46,7 @@ func (o Options) Parse(expr string) (*Expr, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	o.Dialect = o.Dialect.pinned()
+	o.Dialect = o.Dialect.Pinned()
 	ast, prefix, err := parse(expr, o)
 	if err != nil {
 		return nil, err

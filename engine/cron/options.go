@@ -2,6 +2,7 @@ package cron
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -73,8 +74,8 @@ func (d Dialect) Version() int { return int(d >> versionShift) }
 // Has reports whether all flags of f are set in d.
 func (d Dialect) Has(f Dialect) bool { return d&f&flagMask == f&flagMask }
 
-// pinned returns d with an open version replaced by the newest.
-func (d Dialect) pinned() Dialect {
+// Pinned returns d with an open version replaced by the newest: what to store.
+func (d Dialect) Pinned() Dialect {
 	if d.Version() == 0 {
 		d |= DialectVersion << versionShift
 	}
@@ -99,13 +100,36 @@ func (d Dialect) fieldCounts() (least, most int) {
 	return least, most
 }
 
+// flagNames are the names of the flags in messages and in configuration, in order.
+var flagNames = [...]string{
+	"seconds", "seconds?", "year", "year?", "n/step", "wrap", "ext", "hash", "every", "tz", "and", "quartz",
+}
+
+// ParseDialect reads a dialect of the newest version as it is written in configuration:
+// plain, standard or quartz, or several names with | between them, of these and of the
+// flags as [Dialect.String] has them: "standard|year?|and". The error is an *OptionError.
+func ParseDialect(text string) (Dialect, error) {
+	presets := map[string]Dialect{"plain": Plain, "standard": Standard, "quartz": Quartz}
+	var d Dialect
+	for name := range strings.SplitSeq(text, "|") {
+		name = strings.TrimSpace(name)
+		flags, known := presets[name]
+		if at := slices.Index(flagNames[:], name); !known && at >= 0 {
+			flags, known = 1<<at, true
+		}
+		if !known {
+			return 0, &OptionError{Option: "dialect", Msg: fmt.Sprintf("unknown name %q: want plain, standard or quartz, or of %s, with | between them",
+				name, strings.Join(flagNames[:], " "))}
+		}
+		d |= flags
+	}
+	return d.Pinned(), nil
+}
+
 // String returns the version and the flags, for messages: "v1 seconds|wrap".
 func (d Dialect) String() string {
-	names := [...]string{
-		"seconds", "seconds?", "year", "year?", "n/step", "wrap", "ext", "hash", "every", "tz", "and", "quartz",
-	}
 	var on []string
-	for i, name := range names {
+	for i, name := range flagNames {
 		if d.Has(1 << i) {
 			on = append(on, name)
 		}
