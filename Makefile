@@ -6,7 +6,8 @@ LINT   := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15
 # The benchmarks of the whole system are a module of their own.
 MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod))
 
-# How long each fuzz target runs, for example FUZZTIME=1m. Empty: ten minutes, shared by all of them.
+# How long each fuzz target runs, for example FUZZTIME=1m. Empty: ten minutes, shared by all of them, and ten for each of
+# the cron parser, which reads what users write.
 FUZZTIME ?=
 # Which of them run: a regular expression.
 FUZZ ?= .
@@ -60,12 +61,12 @@ generate-check: ## fail if go generate changes anything
 	@GO="$(GO)" ./scripts/generate-check.sh
 
 .PHONY: fuzz
-fuzz: ## each fuzz target for FUZZTIME (default: ten minutes in all); FUZZ=regexp chooses
-	@GO="$(GO)" ./scripts/fuzz.sh "$(FUZZTIME)" "$(FUZZ)"
+fuzz: ## each fuzz target for FUZZTIME (default: ten minutes in all, and for each of the cron parser); FUZZ=regexp chooses
+	@GO="$(GO)" ./scripts/fuzz.sh "$(FUZZTIME)" "$(or $(FUZZTIME),10m)" "$(FUZZ)"
 
 .PHONY: fuzz-short
-fuzz-short: ## each fuzz target for a few seconds
-	@GO="$(GO)" ./scripts/fuzz.sh "$(or $(FUZZTIME),3s)" "$(FUZZ)"
+fuzz-short: ## each fuzz target for a few seconds, those of the cron parser for half a minute
+	@GO="$(GO)" ./scripts/fuzz.sh "$(or $(FUZZTIME),3s)" "$(or $(FUZZTIME),30s)" "$(FUZZ)"
 
 # How many times the process is killed; a quarter as many damages of each kind are done to its files.
 CRASH_ROUNDS ?= 300
