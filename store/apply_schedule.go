@@ -199,7 +199,7 @@ func (s *State) lapse(n *Schedule, why string) {
 	}
 	t := Tick{Outcome: TickMissed, Reason: why}
 	if n.Paused || n.Pause.From <= n.Next && n.Next <= n.Pause.To {
-		t = Tick{Outcome: TickPaused, Reason: pausedReason}
+		t = Tick{Outcome: TickPaused, Reason: WasPaused}
 	}
 	for _, d := range n.undecided(n.Next, now) {
 		t.From, t.To = d.From, d.To
@@ -210,7 +210,8 @@ func (s *State) lapse(n *Schedule, why string) {
 // idInUse is why a tick has no run of its own.
 const idInUse = "its run ID is in use"
 
-const pausedReason = "the schedule was paused"
+// WasPaused is why a tick that was met in a pause did not run, or ran late.
+const WasPaused = "the schedule was paused"
 
 // addLive gives a run that was taken up again back to its schedule's live ones,
 // unless the schedule is another one by now.

@@ -70,7 +70,7 @@ func (d *Dispatcher) configured(st *store.State, e *store.Event) {
 			if d.waits[sc.Number] == deciding {
 				delete(d.waits, sc.Number)
 			}
-			d.armTick(sc)
+			d.armTick(st, sc)
 			d.armWait(sc, st.Meta().Elapsed)
 			if sc.Pause.To == st.Meta().Wall && sc.Trigger.TickClock() == store.Wall {
 				d.rearm = append(d.rearm, sc.Number) // the clock may have been set back in its pause
@@ -81,6 +81,9 @@ func (d *Dispatcher) configured(st *store.State, e *store.Event) {
 		d.unwait(e.Schedule.Number)
 		delete(d.rules, e.Schedule.Number)
 		delete(d.ids, e.Schedule.Number)
+		for _, kind := range questionKinds {
+			delete(d.questions, askKey{e.Schedule.Number, kind})
+		}
 	case store.EventCalendarSet:
 		d.calendarSet(st, e.Calendar.Name)
 	case store.EventQueueSet:
@@ -89,6 +92,7 @@ func (d *Dispatcher) configured(st *store.State, e *store.Event) {
 		q.changed()
 	case store.EventSessionOpened, store.EventClusterSet:
 		d.opened(st)
+		d.askSoon()
 	case store.EventSessionEnded:
 		delete(d.dead, e.Session)
 	default: // of a run, or of no concern here
@@ -165,7 +169,7 @@ func (d *Dispatcher) tickRefused(st *store.State, t *store.TickCommand, res *sto
 		return
 	}
 	delete(d.armed, sc.Number)
-	d.armTick(sc)
+	d.armTick(st, sc)
 }
 
 func (d *Dispatcher) untilDue(r *store.Run) time.Duration {
@@ -266,7 +270,7 @@ func (d *Dispatcher) compact(st *store.State, wall, elapsed int64) {
 	clear(d.armed)
 	clear(d.waits)
 	for sc := range st.Schedules() {
-		d.armTick(sc)
+		d.armTick(st, sc)
 		d.armWait(sc, elapsed)
 	}
 }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ const (
 	keyBy       = "by" // a duration
 	keyError    = "error"
 	keySchedule = "schedule_id"
+	keyTrigger  = "trigger"
 )
 
 // A Rule gives meaning to a schedule's trigger. Times are ns on the trigger's
@@ -60,6 +62,11 @@ type Config struct {
 	Now func() (wall, elapsed int64)
 	// Compile gives meaning to a schedule's trigger.
 	Compile func(*store.State, *store.Schedule) (Rule, error)
+	// Ask takes a question about a schedule with a Go trigger to where it can be
+	// answered, and has [Dispatcher.Told] called in the end, whatever comes of it. It is
+	// called under locks and must not block. nil: such triggers are given meaning by
+	// Compile, as the others are.
+	Ask func(*Question)
 	// Random returns 64 uniform random bits; safe for concurrent use.
 	Random func() uint64
 
@@ -94,7 +101,11 @@ type Dispatcher struct {
 	ids     map[uint64]string       // schedule number → ID
 	rules   map[uint64]compiled     // by schedule number
 	recount []uint64                // numbers of schedules whose next tick is to be found anew: a calendar was changed
-	waits   map[uint64]int64        // schedule number → ns elapsed at which the first of its waiting starts is looked at
+
+	questions map[askKey]*ask // about schedules with Go triggers
+	askAt     int64           // ns elapsed at which the first of them is to be asked again
+
+	waits map[uint64]int64 // schedule number → ns elapsed at which the first of its waiting starts is looked at
 
 	lanes    map[laneKey]*lane // those that are not empty
 	crews    []*crew
@@ -169,6 +180,7 @@ func (d *Dispatcher) reset() {
 	d.armed = make(map[uint64]int64)
 	d.ids = make(map[uint64]string)
 	d.rules = make(map[uint64]compiled)
+	d.questions, d.askAt = make(map[askKey]*ask), math.MaxInt64
 	d.waits = make(map[uint64]int64)
 	d.lanes = make(map[laneKey]*lane)
 	d.queues = make(map[string]*queue)
@@ -213,7 +225,7 @@ func (d *Dispatcher) Lead(st *store.State, leading bool) {
 		d.assignAgain(st, session)
 	}
 	for sc := range st.Schedules() {
-		d.armTick(sc)
+		d.armTick(st, sc)
 		d.armWait(sc, elapsed)
 	}
 	for ses := range st.Sessions() {
@@ -401,6 +413,7 @@ func (d *Dispatcher) next() time.Duration {
 		soon(store.Elapsed, o.due)
 	}
 	soon(store.Elapsed, d.nextPrune)
+	soon(store.Elapsed, d.askAt)
 	if sleep > 0 {
 		sleep = min(sleep, d.laneWait(wall, elapsed))
 	}

@@ -37,6 +37,7 @@ func (d *Dispatcher) Prepare(b *store.Batch, st *store.State) {
 	}
 	clear(d.back)
 	p.followClock()
+	p.askAgain()
 	p.endOrphans()
 	p.popTimers()
 	p.tickHeld()

@@ -19,7 +19,7 @@ const missedAfter = int64(10 * time.Second)
 const deciding = int64(-1 << 63)
 
 // armTick sets the timer of a schedule's armed tick.
-func (d *Dispatcher) armTick(sc *store.Schedule) {
+func (d *Dispatcher) armTick(st *store.State, sc *store.Schedule) {
 	if d.armed[sc.Number] == sc.Next && !sc.Paused {
 		return
 	}
@@ -30,6 +30,9 @@ func (d *Dispatcher) armTick(sc *store.Schedule) {
 	d.armed[sc.Number] = sc.Next
 	d.ids[sc.Number] = sc.ID
 	d.timers[sc.Trigger.TickClock()].Set(sc.Next, tickTimer(sc.Number))
+	if d.asks(sc) {
+		d.asked(st, sc, AskTick)
+	}
 }
 
 // disarm forgets a schedule's armed tick. A timer it has stays behind, see compact.
@@ -93,31 +96,70 @@ func (p *preparation) tickHeld() {
 // decide adds the command that decides the armed tick of sc and all after it up
 // to now.
 func (p *preparation) decide(sc *store.Schedule) {
-	rule, err := p.d.rule(p.st, sc)
-	if err != nil {
+	if p.d.asks(sc) {
+		p.decideAsked(sc)
 		return
 	}
-	p.ticks++
-	p.d.armed[sc.Number] = deciding
+	if rule, err := p.d.rule(p.st, sc); err == nil {
+		p.decideBy(rule, sc)
+	}
+}
+
+// decideAsked is decide for a schedule whose trigger has to be asked: it is done once
+// the answer is there.
+func (p *preparation) decideAsked(sc *store.Schedule) {
+	a := p.d.awaited(p.st, sc, AskTick)
+	if a != nil {
+		asked := p.d.questions[askKey{sc.Number, AskTick}]
+		more := a.Tick == nil && a.Next != 0 && a.Next <= p.wall // there is more to decide by now
+		back := a.Tick != nil && asked.question.Now > p.wall+stepBack
+		if more || back {
+			asked.outdated = true
+			a = p.d.awaited(p.st, sc, AskTick)
+		}
+	}
+	switch {
+	case a == nil:
+	case a.Tick != nil:
+		t := *a.Tick
+		p.propose(sc, &t)
+	default:
+		p.decideBy(known{sc.Next, a.Next}, sc)
+	}
+}
+
+// decideBy is decide by a rule.
+func (p *preparation) decideBy(rule Rule, sc *store.Schedule) {
 	if _, done := sc.DecidedAt(sc.Next); done {
 		// The wall clock was set back, and a change of the trigger has armed a tick
 		// that had its outcome before.
+		p.ticks++
+		p.d.armed[sc.Number] = deciding
 		p.add(store.Command{Kind: store.KindRearm, Rearm: &store.Rearm{Ticks: []store.RearmTick{
 			{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next, Next: nextUndecided(rule, sc, sc.Next)},
 		}}})
 		return
 	}
-	t := p.verdict(rule, sc)
+	p.propose(sc, verdict(rule, sc, p.now(sc.Trigger.TickClock())))
+}
+
+// propose adds the command that decides the armed tick of sc.
+func (p *preparation) propose(sc *store.Schedule, t *store.TickCommand) {
+	p.ticks++
+	p.d.armed[sc.Number] = deciding
+	if t.Nominal != 0 {
+		t.Run = p.mint(t.Nominal)
+	}
 	p.add(store.Command{Kind: store.KindTick, Tick: t})
 	if t.Nominal != 0 && !sc.Contended() {
 		p.fresh = append(p.fresh, freshTick{t.Run, sc, t.Nominal + t.Delay})
 	}
 }
 
-// verdict says what becomes of the armed tick of sc and all after it up to now.
-// The overlap policy has its say when the state applies it.
-func (p *preparation) verdict(rule Rule, sc *store.Schedule) *store.TickCommand {
-	now := p.now(sc.Trigger.TickClock())
+// verdict says what becomes of the armed tick of sc and all after it up to now, on the
+// trigger's clock. The run has no ID yet. The overlap policy has its say when the state
+// applies it.
+func verdict(rule Rule, sc *store.Schedule, now int64) *store.TickCommand {
 	t := &store.TickCommand{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next}
 	last := sc.Next
 	if sc.Next <= now {
@@ -133,11 +175,11 @@ func (p *preparation) verdict(rule Rule, sc *store.Schedule) *store.TickCommand 
 		t.Spans = letGo(rule, sc, rule.Last(sc.Next, first-1), let)
 	}
 	if first == last {
-		t.Nominal, t.Run, t.Delay = last, p.mint(last), jitter(sc, last)
+		t.Nominal, t.Delay = last, jitter(sc, last)
 		if now-last > missedAfter {
 			t.Reason = notRunning
 			if inPause(sc, last) {
-				t.Reason = wasPaused
+				t.Reason = store.WasPaused
 			}
 		}
 		return t
@@ -151,7 +193,6 @@ func (p *preparation) verdict(rule Rule, sc *store.Schedule) *store.TickCommand 
 // The reasons for what becomes of ticks.
 const (
 	notRunning = "the scheduler was not running"
-	wasPaused  = "the schedule was paused"
 	tooOld     = "it was older than the schedule allows"
 	tooMany    = "more ticks were missed than the schedule makes up"
 )
@@ -194,6 +235,9 @@ func nthBefore(rule Rule, sc *store.Schedule, last, first int64, n uint32) int64
 	if n == 0 {
 		return first
 	}
+	if w, walks := rule.(*walker); walks {
+		return w.nthBefore(sc.Next, last, first, int(n))
+	}
 	at := last
 	for range n - 1 {
 		if at <= first {
@@ -216,7 +260,7 @@ func inPause(sc *store.Schedule, tick int64) bool {
 // letGo returns the ticks from the armed one up to the last that have no outcome
 // yet, as spans like the given one; those that were met in a pause are told apart.
 func letGo(rule Rule, sc *store.Schedule, last int64, like store.DecidedSpan) (spans []store.DecidedSpan) {
-	paused := store.DecidedSpan{Outcome: store.TickPaused, Reason: wasPaused}
+	paused := store.DecidedSpan{Outcome: store.TickPaused, Reason: store.WasPaused}
 	add := func(like store.DecidedSpan, from, to int64) {
 		for _, span := range undecided(rule, sc, from, min(to, last)) {
 			like.From, like.To = span.From, span.To
@@ -341,7 +385,7 @@ func (p *preparation) turnBack() {
 		}
 		if d.armed[sc.Number] != deciding {
 			delete(d.armed, sc.Number)
-			d.armTick(sc)
+			d.armTick(p.st, sc)
 		}
 		d.rearm = append(d.rearm, sc.Number)
 	}
@@ -370,11 +414,7 @@ func (p *preparation) rearm() {
 		if sc == nil || sc.Number != number || sc.Paused || sc.Trigger.TickClock() != store.Wall {
 			continue
 		}
-		rule, err := d.rule(p.st, sc)
-		if err != nil {
-			continue
-		}
-		if next := nextUndecided(rule, sc, p.wall); next != 0 && next < sc.Next {
+		if next, ok := p.nextTick(sc, AskBack); ok && next != 0 && next < sc.Next {
 			m.Ticks = append(m.Ticks, store.RearmTick{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next, Next: next})
 		}
 	}
@@ -382,6 +422,24 @@ func (p *preparation) rearm() {
 	if len(m.Ticks) > 0 {
 		p.add(store.Command{Kind: store.KindRearm, Rearm: m})
 	}
+}
+
+// nextTick returns the first tick that is to come and has no outcome yet. It reports
+// false if nobody can say, or not yet: then the schedule has its turn again later.
+func (p *preparation) nextTick(sc *store.Schedule, kind QuestionKind) (int64, bool) {
+	if p.d.asks(sc) {
+		a := p.d.awaited(p.st, sc, kind)
+		if a == nil {
+			return 0, false
+		}
+		delete(p.d.questions, askKey{sc.Number, kind})
+		return a.Next, true
+	}
+	rule, err := p.d.rule(p.st, sc)
+	if err != nil {
+		return 0, false
+	}
+	return nextUndecided(rule, sc, p.wall), true
 }
 
 // mayRearm reports whether a schedule waits to be armed anew whose tick is not on
@@ -396,6 +454,11 @@ func (d *Dispatcher) calendarSet(st *store.State, name string) {
 	for sc := range st.Schedules() {
 		if sc.Trigger.Uses(name) {
 			delete(d.rules, sc.Number)
+			for _, kind := range questionKinds {
+				if a := d.questions[askKey{sc.Number, kind}]; a != nil {
+					a.outdated = true
+				}
+			}
 			d.ids[sc.Number] = sc.ID
 			d.recount = append(d.recount, sc.Number)
 		}
@@ -417,11 +480,7 @@ func (p *preparation) countAnew() {
 		if sc == nil || sc.Number != number || sc.Next != 0 && sc.Next <= p.wall {
 			continue
 		}
-		rule, err := d.rule(p.st, sc)
-		if err != nil {
-			continue
-		}
-		if next := nextUndecided(rule, sc, p.wall); next != sc.Next {
+		if next, ok := p.nextTick(sc, AskAnew); ok && next != sc.Next {
 			m.Ticks = append(m.Ticks, store.RearmTick{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next, Next: next})
 		}
 	}
@@ -434,6 +493,9 @@ func (p *preparation) countAnew() {
 // stamp finds the first tick of a schedule that is about to be set: that is for the
 // leader to say, whose zones and clock count.
 func (d *Dispatcher) stamp(b *store.Batch, st *store.State, put *store.PutSchedule) {
+	if d.asks(&put.Schedule) {
+		return // the caller has asked its trigger
+	}
 	rule, err := d.cfg.Compile(st, &put.Schedule)
 	if err != nil {
 		return // the caller's word stands; see rule

@@ -62,13 +62,36 @@ func (p *preparation) start(number uint64, due int64) {
 	if sc == nil || sc.Number != number || len(sc.Waiting) == 0 || sc.Paused || sc.Room() == 0 {
 		return
 	}
-	rule, err := d.rule(p.st, sc)
-	if err != nil {
+	rule := p.startRule(sc)
+	if rule == nil {
+		if d.asks(sc) {
+			d.waits[number] = due // its timer comes with the answer
+		}
 		return
 	}
 	p.ticks++
 	d.waits[number] = deciding
 	p.add(store.Command{Kind: store.KindStart, Start: p.starts(rule, sc)})
+}
+
+// startRule returns a rule that knows the ticks of what has its turn, nil if there is
+// none, or not yet.
+func (p *preparation) startRule(sc *store.Schedule) Rule {
+	if !p.d.asks(sc) {
+		rule, err := p.d.rule(p.st, sc)
+		if err != nil {
+			return nil
+		}
+		return rule
+	}
+	if w := sc.Waiting[0]; w.Kind == store.WaitManual || w.From == w.To {
+		return listed{w.From}
+	}
+	a := p.d.awaited(p.st, sc, AskStarts)
+	if a == nil {
+		return nil
+	}
+	return listed(a.Ticks)
 }
 
 // starts makes the command that begins the first of a schedule's waiting starts.
