@@ -6,9 +6,12 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/escapement-go/scheduler/cluster"
 	"github.com/escapement-go/scheduler/internal/sim"
@@ -458,6 +461,27 @@ func TestBubble_reads_on_a_follower_show_its_own_writes(t *testing.T) {
 		}
 		if slow > 10 { // some meet another entry, or a connection that has to be made
 			t.Errorf("after %d of 40 calls the state lagged by more than a round trip", slow)
+		}
+	}, "a", "b", "c")
+}
+
+// A log that was closed because a write failed, and cannot be read when it is opened
+// again, parks the node. What raft had begun by then is gone: the bubble would tell.
+func TestNode_a_start_of_raft_that_fails_leaves_nothing_behind(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *world) {
+		cfg := cluster.Config{Join: []string{"a:1"}, Bind: "d:1", Network: c.net.Host("d")}
+		setup := cluster.Setup{ID: "d", Storage: memstore.New(memstore.Options{}), Cluster: &cfg}
+		f := faulty(&setup)
+		n := start(t, setup)
+		c.nodes["d"] = n
+		c.ready("d")
+		unreadable := func(uint64, *raft.Log, func() error) error { return syscall.EIO }
+		f.get.Store(&unreadable)
+		f.onStore(func([]*raft.Log, func() error) error { return syscall.EIO })
+		session(t, c.nodes["a"])
+		time.Sleep(30 * time.Second)
+		if err := n.Status().Parked; !errors.Is(err, cluster.ErrDamaged) {
+			t.Errorf("parked: got %v, want %v", err, cluster.ErrDamaged)
 		}
 	}, "a", "b", "c")
 }

@@ -87,15 +87,18 @@ func (n *Node) start(log LogStore) (inst *instance, err error) {
 	if err := g.reaches(n.applied.Load(), at.index); err != nil {
 		return nil, err
 	}
+	trans := &transport{guard: g, lease: n.cfg.Lease}
 	defer func() { // raft panics on what it cannot read or write
 		if r := recover(); r != nil {
 			inst, err = nil, fmt.Errorf("%w: start raft: %v", ErrDamaged, r)
+		}
+		if err != nil {
+			_ = trans.Close() // it cannot fail; it has a goroutine
 		}
 		if cause := errors.Join(g.failed(), g.unread); err != nil && cause != nil {
 			err = fmt.Errorf("cluster: start raft: %w", cause)
 		}
 	}()
-	trans := &transport{guard: g, lease: n.cfg.Lease}
 	if n.links == nil {
 		trans.Transport = newLoopback(raft.ServerAddress(n.cfg.ID))
 	} else {
