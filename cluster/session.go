@@ -54,14 +54,25 @@ const retryPause = 50 * time.Millisecond
 // outcome is unknown may leave a session behind; opening ends it.
 // Errors: as of [Node.Call].
 func (n *Node) OpenSession(ctx context.Context, open store.OpenSession) (uint64, error) {
-	res, err := n.retry(ctx, func() (store.Result, error) {
-		return n.Propose(ctx, store.Command{Kind: store.KindOpenSession, Open: &open})
-	})
-	if err != nil {
-		return 0, err
+	for {
+		changed := n.changes.wait()
+		res, err := n.retry(ctx, func() (store.Result, error) {
+			try := open
+			try.Below = n.meta().Session + 1
+			return n.Propose(ctx, store.Command{Kind: store.KindOpenSession, Open: &try})
+		})
+		if err == nil && res.Code == store.CodeConflict {
+			// An earlier try has opened one after all.
+			if err = pause(ctx, changed); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return 0, err
+		}
+		n.session.Store(&session{id: res.N, low: 1})
+		return res.N, nil
 	}
-	n.session.Store(&session{id: res.N, low: 1})
-	return res.N, nil
 }
 
 // Call commits a command exactly once: it stamps it with the session and a new

@@ -184,6 +184,13 @@ func (s *State) applyPutQueue(q *Queue, part QueuePart) Result {
 }
 
 func (s *State) applyOpenSession(o *OpenSession) Result {
+	if o.Below != 0 {
+		for id, ses := range s.sessions { // order is not seen: one is enough
+			if ses.Node == o.Node && id >= o.Below {
+				return Result{Code: CodeConflict}
+			}
+		}
+	}
 	s.endSessions(o.Node)
 	s.meta.Session++
 	id := s.meta.Session

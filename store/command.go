@@ -289,9 +289,14 @@ type RearmTick struct {
 // OpenSession registers a node or worker under a new session number, returned as
 // Result.N, and makes the tasks it can do, or means to enqueue, known to the
 // cluster. Earlier sessions of the same node are marked as ended.
+//
+// It is refused if the node has a session of the number Below or a higher one: else
+// a try that was given up, and arrives late after all, would end the session that a
+// later one has opened. 0 is no bound.
 type OpenSession struct {
 	Node  string   `msg:"n"`
 	Tasks []string `msg:"t,omitempty"`
+	Below uint64   `msg:"b,omitempty"`
 }
 
 // EndSession forgets a session that holds no lease.

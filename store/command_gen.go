@@ -679,30 +679,10 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 			if z.Open == nil {
 				o = msgp.AppendNil(o)
 			} else {
-				// check for omitted fields
-				zb0009Len := uint32(2)
-				var zb0009Mask uint8 /* 2 bits */
-				_ = zb0009Mask
-				if z.Open.Tasks == nil {
-					zb0009Len--
-					zb0009Mask |= 0x2
-				}
-				// variable map header, size zb0009Len
-				o = append(o, 0x80|uint8(zb0009Len))
-
-				// skip if no fields are to be emitted
-				if zb0009Len != 0 {
-					// string "n"
-					o = append(o, 0xa1, 0x6e)
-					o = msgp.AppendString(o, z.Open.Node)
-					if (zb0009Mask & 0x2) == 0 { // if not omitted
-						// string "t"
-						o = append(o, 0xa1, 0x74)
-						o = msgp.AppendArrayHeader(o, uint32(len(z.Open.Tasks)))
-						for za0005 := range z.Open.Tasks {
-							o = msgp.AppendString(o, z.Open.Tasks[za0005])
-						}
-					}
+				o, err = z.Open.MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Open")
+					return
 				}
 			}
 		}
@@ -769,28 +749,28 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 				o = msgp.AppendNil(o)
 			} else {
 				// check for omitted fields
-				zb0011Len := uint32(3)
-				var zb0011Mask uint8 /* 3 bits */
-				_ = zb0011Mask
+				zb0010Len := uint32(3)
+				var zb0010Mask uint8 /* 3 bits */
+				_ = zb0010Mask
 				if z.RunNow.Schedule == "" {
-					zb0011Len--
-					zb0011Mask |= 0x1
+					zb0010Len--
+					zb0010Mask |= 0x1
 				}
 				if z.RunNow.Nominal == 0 {
-					zb0011Len--
-					zb0011Mask |= 0x2
+					zb0010Len--
+					zb0010Mask |= 0x2
 				}
-				// variable map header, size zb0011Len
-				o = append(o, 0x80|uint8(zb0011Len))
+				// variable map header, size zb0010Len
+				o = append(o, 0x80|uint8(zb0010Len))
 
 				// skip if no fields are to be emitted
-				if zb0011Len != 0 {
-					if (zb0011Mask & 0x1) == 0 { // if not omitted
+				if zb0010Len != 0 {
+					if (zb0010Mask & 0x1) == 0 { // if not omitted
 						// string "s"
 						o = append(o, 0xa1, 0x73)
 						o = msgp.AppendString(o, z.RunNow.Schedule)
 					}
-					if (zb0011Mask & 0x2) == 0 { // if not omitted
+					if (zb0010Mask & 0x2) == 0 { // if not omitted
 						// string "n"
 						o = append(o, 0xa1, 0x6e)
 						o = msgp.AppendInt64(o, z.RunNow.Nominal)
@@ -825,18 +805,18 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 				o = msgp.AppendNil(o)
 			} else {
 				// check for omitted fields
-				zb0012Len := uint32(2)
-				var zb0012Mask uint8 /* 2 bits */
-				_ = zb0012Mask
+				zb0011Len := uint32(2)
+				var zb0011Mask uint8 /* 2 bits */
+				_ = zb0011Mask
 				if z.Calendar.Delete == false {
-					zb0012Len--
-					zb0012Mask |= 0x2
+					zb0011Len--
+					zb0011Mask |= 0x2
 				}
-				// variable map header, size zb0012Len
-				o = append(o, 0x80|uint8(zb0012Len))
+				// variable map header, size zb0011Len
+				o = append(o, 0x80|uint8(zb0011Len))
 
 				// skip if no fields are to be emitted
-				if zb0012Len != 0 {
+				if zb0011Len != 0 {
 					// string "c"
 					o = append(o, 0xa1, 0x63)
 					o, err = z.Calendar.Calendar.MarshalMsg(o)
@@ -844,7 +824,7 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 						err = msgp.WrapError(err, "Calendar", "Calendar")
 						return
 					}
-					if (zb0012Mask & 0x2) == 0 { // if not omitted
+					if (zb0011Mask & 0x2) == 0 { // if not omitted
 						// string "d"
 						o = append(o, 0xa1, 0x64)
 						o = msgp.AppendBool(o, z.Calendar.Delete)
@@ -859,31 +839,31 @@ func (z *Command) MarshalMsg(b []byte) (o []byte, err error) {
 				o = msgp.AppendNil(o)
 			} else {
 				// check for omitted fields
-				zb0013Len := uint32(3)
-				var zb0013Mask uint8 /* 3 bits */
-				_ = zb0013Mask
+				zb0012Len := uint32(3)
+				var zb0012Mask uint8 /* 3 bits */
+				_ = zb0012Mask
 				if z.Canary.Promote == false {
-					zb0013Len--
-					zb0013Mask |= 0x2
+					zb0012Len--
+					zb0012Mask |= 0x2
 				}
 				if z.Canary.Author == "" {
-					zb0013Len--
-					zb0013Mask |= 0x4
+					zb0012Len--
+					zb0012Mask |= 0x4
 				}
-				// variable map header, size zb0013Len
-				o = append(o, 0x80|uint8(zb0013Len))
+				// variable map header, size zb0012Len
+				o = append(o, 0x80|uint8(zb0012Len))
 
 				// skip if no fields are to be emitted
-				if zb0013Len != 0 {
+				if zb0012Len != 0 {
 					// string "s"
 					o = append(o, 0xa1, 0x73)
 					o = msgp.AppendString(o, z.Canary.Schedule)
-					if (zb0013Mask & 0x2) == 0 { // if not omitted
+					if (zb0012Mask & 0x2) == 0 { // if not omitted
 						// string "p"
 						o = append(o, 0xa1, 0x70)
 						o = msgp.AppendBool(o, z.Canary.Promote)
 					}
-					if (zb0013Mask & 0x4) == 0 { // if not omitted
+					if (zb0012Mask & 0x4) == 0 { // if not omitted
 						// string "u"
 						o = append(o, 0xa1, 0x75)
 						o = msgp.AppendString(o, z.Canary.Author)
@@ -1416,52 +1396,10 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.Open == nil {
 					z.Open = new(OpenSession)
 				}
-				var zb0014 uint32
-				zb0014, bts, err = msgp.ReadMapHeaderBytes(bts)
+				bts, err = z.Open.UnmarshalMsg(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "Open")
 					return
-				}
-				for zb0014 > 0 {
-					zb0014--
-					field, bts, err = msgp.ReadMapKeyZC(bts)
-					if err != nil {
-						err = msgp.WrapError(err, "Open")
-						return
-					}
-					switch msgp.UnsafeString(field) {
-					case "n":
-						z.Open.Node, bts, err = msgp.ReadStringBytes(bts)
-						if err != nil {
-							err = msgp.WrapError(err, "Open", "Node")
-							return
-						}
-					case "t":
-						var zb0015 uint32
-						zb0015, bts, err = msgp.ReadArrayHeaderBytes(bts)
-						if err != nil {
-							err = msgp.WrapError(err, "Open", "Tasks")
-							return
-						}
-						if cap(z.Open.Tasks) >= int(zb0015) {
-							z.Open.Tasks = (z.Open.Tasks)[:zb0015]
-						} else {
-							z.Open.Tasks = make([]string, zb0015)
-						}
-						for za0005 := range z.Open.Tasks {
-							z.Open.Tasks[za0005], bts, err = msgp.ReadStringBytes(bts)
-							if err != nil {
-								err = msgp.WrapError(err, "Open", "Tasks", za0005)
-								return
-							}
-						}
-					default:
-						bts, err = msgp.Skip(bts)
-						if err != nil {
-							err = msgp.WrapError(err, "Open")
-							return
-						}
-					}
 				}
 			}
 		case "n":
@@ -1475,14 +1413,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.End == nil {
 					z.End = new(EndSession)
 				}
-				var zb0016 uint32
-				zb0016, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0014 uint32
+				zb0014, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "End")
 					return
 				}
-				for zb0016 > 0 {
-					zb0016--
+				for zb0014 > 0 {
+					zb0014--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "End")
@@ -1540,13 +1478,13 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 			}
 		case "z":
 			{
-				var zb0017 uint8
-				zb0017, bts, err = msgp.ReadUint8Bytes(bts)
+				var zb0015 uint8
+				zb0015, bts, err = msgp.ReadUint8Bytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "QueuePart")
 					return
 				}
-				z.QueuePart = QueuePart(zb0017)
+				z.QueuePart = QueuePart(zb0015)
 			}
 		case "st":
 			if msgp.IsNil(bts) {
@@ -1576,14 +1514,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.RunNow == nil {
 					z.RunNow = new(RunNow)
 				}
-				var zb0018 uint32
-				zb0018, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0016 uint32
+				zb0016, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "RunNow")
 					return
 				}
-				for zb0018 > 0 {
-					zb0018--
+				for zb0016 > 0 {
+					zb0016--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "RunNow")
@@ -1645,14 +1583,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.Calendar == nil {
 					z.Calendar = new(PutCalendar)
 				}
-				var zb0019 uint32
-				zb0019, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0017 uint32
+				zb0017, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "Calendar")
 					return
 				}
-				for zb0019 > 0 {
-					zb0019--
+				for zb0017 > 0 {
+					zb0017--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "Calendar")
@@ -1691,14 +1629,14 @@ func (z *Command) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				if z.Canary == nil {
 					z.Canary = new(EndCanary)
 				}
-				var zb0020 uint32
-				zb0020, bts, err = msgp.ReadMapHeaderBytes(bts)
+				var zb0018 uint32
+				zb0018, bts, err = msgp.ReadMapHeaderBytes(bts)
 				if err != nil {
 					err = msgp.WrapError(err, "Canary")
 					return
 				}
-				for zb0020 > 0 {
-					zb0020--
+				for zb0018 > 0 {
+					zb0018--
 					field, bts, err = msgp.ReadMapKeyZC(bts)
 					if err != nil {
 						err = msgp.WrapError(err, "Canary")
@@ -1840,10 +1778,7 @@ func (z *Command) Msgsize() (s int) {
 	if z.Open == nil {
 		s += msgp.NilSize
 	} else {
-		s += 1 + 2 + msgp.StringPrefixSize + len(z.Open.Node) + 2 + msgp.ArrayHeaderSize
-		for za0005 := range z.Open.Tasks {
-			s += msgp.StringPrefixSize + len(z.Open.Tasks[za0005])
-		}
+		s += z.Open.Msgsize()
 	}
 	s += 2
 	if z.End == nil {
@@ -2877,12 +2812,16 @@ func (z *NewRun) Msgsize() (s int) {
 func (z *OpenSession) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(2)
-	var zb0001Mask uint8 /* 2 bits */
+	zb0001Len := uint32(3)
+	var zb0001Mask uint8 /* 3 bits */
 	_ = zb0001Mask
 	if z.Tasks == nil {
 		zb0001Len--
 		zb0001Mask |= 0x2
+	}
+	if z.Below == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x4
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -2899,6 +2838,11 @@ func (z *OpenSession) MarshalMsg(b []byte) (o []byte, err error) {
 			for za0001 := range z.Tasks {
 				o = msgp.AppendString(o, z.Tasks[za0001])
 			}
+		}
+		if (zb0001Mask & 0x4) == 0 { // if not omitted
+			// string "b"
+			o = append(o, 0xa1, 0x62)
+			o = msgp.AppendUint64(o, z.Below)
 		}
 	}
 	return
@@ -2947,6 +2891,12 @@ func (z *OpenSession) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					return
 				}
 			}
+		case "b":
+			z.Below, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Below")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -2965,6 +2915,7 @@ func (z *OpenSession) Msgsize() (s int) {
 	for za0001 := range z.Tasks {
 		s += msgp.StringPrefixSize + len(z.Tasks[za0001])
 	}
+	s += 2 + msgp.Uint64Size
 	return
 }
 

@@ -226,3 +226,25 @@ func TestState_a_queue_is_set_in_parts(t *testing.T) {
 		t.Errorf("resumed it is %+v", q)
 	}
 }
+
+// A try to open a session that was given up may arrive after the one that was made in
+// its place.
+func TestOpenSession_LateTryEndsNothing(t *testing.T) {
+	m := newMachine(t)
+	open := func(below uint64) store.Command {
+		return store.Command{Kind: store.KindOpenSession, Open: &store.OpenSession{Node: "a", Below: below}}
+	}
+	late := open(2)
+	res := m.ok(open(2))
+	if got := m.do(late); got.Code != store.CodeConflict || len(m.events) != 0 {
+		t.Errorf("the late try: got %+v and %d events, want a conflict", got, len(m.events))
+	}
+	if ses, ok := m.s.Session(res.N); !ok || ses.Ended {
+		t.Errorf("session %d: %+v, want one that goes on", res.N, ses)
+	}
+	next := m.ok(open(res.N + 1))
+	if ses, ok := m.s.Session(res.N); !ok || !ses.Ended || next.N == res.N {
+		t.Errorf("session %d after session %d: %+v, want one that has ended", res.N, next.N, ses)
+	}
+	m.ok(store.Command{Kind: store.KindOpenSession, Open: &store.OpenSession{Node: "b", Below: 1}})
+}
