@@ -342,9 +342,7 @@ func (s *Scheduler) Stats(ctx context.Context) (Stats, error) {
 	var stats Stats
 	s.node.View(func(st *store.State) {
 		stats.Live, stats.Unflushed = st.Live(), st.Unflushed()
-		for range st.Schedules() {
-			stats.Schedules++
-		}
+		stats.Schedules = st.NumSchedules()
 		for _, q := range st.Queues() {
 			stats.Queues = append(stats.Queues, QueueStats{
 				Name: q.Name, Limit: int(q.Limit), Paused: q.Paused, Waiting: q.Waiting, Leased: q.Leased,

@@ -196,6 +196,7 @@ func (f *flusher) commitLocked() error {
 	}
 	f.failures = 0
 	f.at.Store(&position{f.pending.Meta.Index, f.pending.Meta.Term, f.config})
+	f.pending.Rest()
 	f.node.mu.Lock()
 	f.node.state.Flushed(f.pending)
 	f.rows.Store(int64(f.node.state.Unflushed()))

@@ -34,9 +34,9 @@ func (s *State) deleteCalendar(name string) Result {
 		return Result{Code: CodeNotFound, Text: name}
 	}
 	user := "" // the first by ID: the order of the map is not to be seen
-	for id, sc := range s.schedules {
-		if sc.Trigger.Uses(name) && (user == "" || id < user) {
-			user = id
+	for sc := range s.SchedulesWithout(name) {
+		if user == "" || sc.ID < user {
+			user = sc.ID
 		}
 	}
 	if user != "" {

@@ -12,7 +12,7 @@ func (s *State) now(c Clock) int64 {
 
 // set publishes sc as the schedule's newest version.
 func (s *State) set(sc *Schedule) {
-	s.schedules[sc.ID] = sc
+	s.put(sc)
 	s.dirty.Schedules[sc.ID] = sc
 }
 
@@ -31,7 +31,7 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 		}
 	}
 	n.Spec = s.specs.share(n.Spec)
-	old := s.schedules[n.ID]
+	old := s.Schedule(n.ID)
 	switch {
 	case old == nil && p.Canary != nil:
 		return Result{Code: CodeNotFound, Text: n.ID}
@@ -142,7 +142,7 @@ func (s *State) declared(sc *Schedule, app string, gen uint64) {
 }
 
 func (s *State) applyPauseSchedule(p *PauseSchedule) Result {
-	old := s.schedules[p.ID]
+	old := s.Schedule(p.ID)
 	if old == nil {
 		return Result{Code: CodeNotFound, Text: p.ID}
 	}
@@ -163,7 +163,7 @@ func (s *State) applyPauseSchedule(p *PauseSchedule) Result {
 }
 
 func (s *State) applyDeleteSchedule(d *DeleteSchedule) Result {
-	old := s.schedules[d.ID]
+	old := s.Schedule(d.ID)
 	if old == nil {
 		return Result{Code: CodeNotFound, Text: d.ID}
 	}
@@ -216,7 +216,7 @@ const WasPaused = "the schedule was paused"
 // addLive gives a run that was taken up again back to its schedule's live ones,
 // unless the schedule is another one by now.
 func (s *State) addLive(r *Run) {
-	old := s.schedules[r.More.Schedule]
+	old := s.Schedule(r.More.Schedule)
 	if r.More.Schedule == "" || old == nil || r.Created < old.CreatedAt {
 		return
 	}
@@ -227,7 +227,7 @@ func (s *State) addLive(r *Run) {
 
 // dropLive takes an ended run from its schedule's live ones.
 func (s *State) dropLive(r *Run) {
-	old := s.schedules[r.More.Schedule]
+	old := s.Schedule(r.More.Schedule)
 	if old == nil {
 		return
 	}

@@ -94,7 +94,7 @@ func (s *State) replaceLive(n *Schedule) {
 }
 
 func (s *State) applyRunNow(c *RunNow) Result {
-	old := s.schedules[c.Schedule]
+	old := s.Schedule(c.Schedule)
 	switch {
 	case old == nil:
 		return Result{Code: CodeNotFound, Text: c.Schedule}
@@ -121,7 +121,7 @@ func (s *State) applyRunNow(c *RunNow) Result {
 }
 
 func (s *State) applyStart(c *StartCommand) Result {
-	old := s.schedules[c.Schedule]
+	old := s.Schedule(c.Schedule)
 	switch {
 	case old == nil:
 		return Result{Code: CodeNotFound, Text: c.Schedule}
@@ -209,7 +209,7 @@ func (s *State) startWaiting(n *Schedule, kind WaitKind, start RunNow) {
 }
 
 func (s *State) applyBackfill(c *Backfill) Result {
-	old := s.schedules[c.Schedule]
+	old := s.Schedule(c.Schedule)
 	switch {
 	case old == nil:
 		return Result{Code: CodeNotFound, Text: c.Schedule}

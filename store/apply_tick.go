@@ -1,7 +1,7 @@
 package store
 
 func (s *State) applyTick(t *TickCommand) Result {
-	old := s.schedules[t.Schedule]
+	old := s.Schedule(t.Schedule)
 	switch {
 	case old == nil:
 		return Result{Code: CodeNotFound, Text: t.Schedule}
@@ -67,7 +67,7 @@ func (t *TickCommand) ordered(sc *Schedule) bool {
 func (s *State) applyRearm(m *Rearm) Result {
 	for i := range m.Ticks {
 		t := &m.Ticks[i]
-		old := s.schedules[t.Schedule]
+		old := s.Schedule(t.Schedule)
 		if old == nil || old.Version != t.Version || old.Next != t.Armed {
 			continue
 		}

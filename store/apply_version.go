@@ -61,7 +61,7 @@ func (s *State) try(old, n *Schedule, p *PutSchedule) Result {
 }
 
 func (s *State) applyEndCanary(c *EndCanary) Result {
-	old := s.schedules[c.Schedule]
+	old := s.Schedule(c.Schedule)
 	switch {
 	case old == nil:
 		return Result{Code: CodeNotFound, Text: c.Schedule}

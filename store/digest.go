@@ -23,7 +23,7 @@ func (s *State) Digest() uint64 {
 		d.add(s.runs[id])
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.schedules)) {
-		d.add(s.schedules[id])
+		d.add(s.Schedule(id))
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.deleted)) {
 		d.add(s.deleted[id])

@@ -25,6 +25,8 @@ type Flush struct {
 	Dropped   []SegmentKey                    // dropped with all their rows, before this flush adds new ones
 	Ticks     []TickRow                       // in the order of deciding
 	Events    []PackedEvents                  // one row of the journal per entry
+
+	resting map[string]*cell // see Rest
 }
 
 // VersionKey identifies a version of a schedule.
@@ -147,6 +149,7 @@ func (s *State) Flushed(f *Flush) {
 		panic("store: Flushed with another flush than the one taken")
 	}
 	s.taken, s.takenFinals = nil, nil
+	s.rest(f)
 }
 
 // Unflushed returns the number of rows not yet known to be durable.

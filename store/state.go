@@ -18,7 +18,7 @@ type State struct {
 	meta Meta
 
 	runs      map[RunID]*Run
-	schedules map[string]*Schedule
+	schedules map[string]*cell
 	deleted   map[string]*Schedule // what is left of them, by ID
 	calendars map[string]*Calendar
 	queues    map[string]*queueState
@@ -69,7 +69,7 @@ func NewState() *State {
 	return &State{
 		meta:      Meta{Format: FormatLevel, Level: firstLevel},
 		runs:      make(map[RunID]*Run),
-		schedules: make(map[string]*Schedule),
+		schedules: make(map[string]*cell),
 		deleted:   make(map[string]*Schedule),
 		calendars: make(map[string]*Calendar),
 		queues:    make(map[string]*queueState),
@@ -112,7 +112,11 @@ func (s *State) Load(img *Image) error {
 			if sc.Canary != nil {
 				sc.Canary.Spec = s.specs.share(sc.Canary.Spec)
 			}
-			s.schedules[sc.ID] = sc
+			if sc.idle(&s.meta) {
+				s.schedules[sc.ID] = rested(sc)
+			} else {
+				s.put(sc)
+			}
 			return nil
 		}),
 		img.Sessions(func(rec *Session) error { s.sessions[rec.ID] = newSession(rec); return nil }),
@@ -241,9 +245,6 @@ func (s *State) FinalRuns() iter.Seq[*Run] {
 	}
 }
 
-// Schedule returns a schedule by ID, or nil.
-func (s *State) Schedule(id string) *Schedule { return s.schedules[id] }
-
 // DeletedSchedule returns what is left of a schedule that was deleted and not yet
 // forgotten, its trigger, versions and ledger; nil if there is nothing.
 func (s *State) DeletedSchedule(id string) *Schedule { return s.deleted[id] }
@@ -276,17 +277,6 @@ func (s *State) UnflushedVersions() iter.Seq2[VersionKey, *ScheduleVersion] {
 				if !yield(key, v) {
 					return
 				}
-			}
-		}
-	}
-}
-
-// Schedules yields the schedules in no order.
-func (s *State) Schedules() iter.Seq[*Schedule] {
-	return func(yield func(*Schedule) bool) {
-		for _, sc := range s.schedules {
-			if !yield(sc) {
-				return
 			}
 		}
 	}

@@ -451,17 +451,15 @@ func (d *Dispatcher) mayRearm() bool {
 
 // calendarSet has the schedules that exclude a calendar find their next tick anew.
 func (d *Dispatcher) calendarSet(st *store.State, name string) {
-	for sc := range st.Schedules() {
-		if sc.Trigger.Uses(name) {
-			delete(d.rules, sc.Number)
-			for _, kind := range questionKinds {
-				if a := d.questions[askKey{sc.Number, kind}]; a != nil {
-					a.outdated = true
-				}
+	for sc := range st.SchedulesWithout(name) {
+		delete(d.rules, sc.Number)
+		for _, kind := range questionKinds {
+			if a := d.questions[askKey{sc.Number, kind}]; a != nil {
+				a.outdated = true
 			}
-			d.ids[sc.Number] = sc.ID
-			d.recount = append(d.recount, sc.Number)
 		}
+		d.ids[sc.Number] = sc.ID
+		d.recount = append(d.recount, sc.Number)
 	}
 }
 

@@ -1,0 +1,134 @@
+package store
+
+import (
+	"bytes"
+	"iter"
+)
+
+// A cell holds a schedule: its record or, while nothing happens to it, what that is
+// made of, which takes a third of the memory.
+//
+// Whether a schedule rests differs between nodes and is not part of the state.
+type cell struct {
+	sc *Schedule // nil while it rests
+
+	spec    *Spec
+	packed  []byte // the record without ID and Spec
+	excepts bool   // it excludes times
+}
+
+// restAhead is how far away the next tick of a schedule that rests is (ns).
+const restAhead = int64(10e9)
+
+// record returns the schedule of that ID.
+func (c *cell) record(id string) *Schedule {
+	if c == nil || c.sc != nil {
+		return c.now()
+	}
+	sc := new(Schedule)
+	if _, err := sc.UnmarshalMsg(c.packed); err != nil {
+		panic("store: unpack schedule: " + err.Error()) // we have packed it
+	}
+	sc.ID, sc.Spec = id, c.spec
+	return sc
+}
+
+// now returns the record of a schedule that does not rest.
+func (c *cell) now() *Schedule {
+	if c == nil {
+		return nil
+	}
+	return c.sc
+}
+
+// mayExcept reports whether the schedule excludes times.
+func (c *cell) mayExcept() bool {
+	if c.sc != nil {
+		return len(c.sc.Trigger.Except) > 0
+	}
+	return c.excepts
+}
+
+// rested returns a cell in which sc rests.
+func rested(sc *Schedule) *cell {
+	bare := *sc
+	bare.ID, bare.Spec = "", nil
+	b, err := bare.MarshalMsg(nil)
+	if err != nil {
+		panic("store: pack schedule: " + err.Error()) // no field of ours can fail
+	}
+	return &cell{spec: sc.Spec, packed: bytes.Clone(b), excepts: len(sc.Trigger.Except) > 0}
+}
+
+// idle reports whether nothing is about to happen to the schedule at the clocks of m.
+func (sc *Schedule) idle(m *Meta) bool {
+	now := m.Elapsed
+	if sc.Trigger.TickClock() == Wall {
+		now = m.Wall
+	}
+	return len(sc.Live) == 0 && len(sc.Waiting) == 0 && sc.Canary == nil &&
+		(sc.Paused || sc.Next == 0 || sc.Next-now > restAhead)
+}
+
+// Rest prepares the schedules of a taken flush for their rest, which they begin when
+// it is durable. It may be called without the state's lock.
+func (f *Flush) Rest() {
+	f.resting = make(map[string]*cell)
+	for id, sc := range f.Schedules {
+		if sc != nil && sc.Deleted == 0 && sc.idle(&f.Meta) {
+			f.resting[id] = rested(sc)
+		}
+	}
+}
+
+// rest has the schedules of a durable flush rest that were not changed meanwhile.
+func (s *State) rest(f *Flush) {
+	for id, c := range f.resting {
+		if now := s.schedules[id]; now != nil && now.sc == f.Schedules[id] {
+			s.schedules[id] = c
+		}
+	}
+}
+
+// Schedule returns a schedule by ID, or nil.
+func (s *State) Schedule(id string) *Schedule { return s.schedules[id].record(id) }
+
+// Schedules yields the schedules in no order.
+// Cost: makes the records of those that rest; see [State.NumSchedules].
+func (s *State) Schedules() iter.Seq[*Schedule] {
+	return func(yield func(*Schedule) bool) {
+		for id, c := range s.schedules {
+			if !yield(c.record(id)) {
+				return
+			}
+		}
+	}
+}
+
+// NumSchedules returns how many schedules there are.
+func (s *State) NumSchedules() int { return len(s.schedules) }
+
+// SchedulesWithout yields the schedules that exclude what the named calendar holds,
+// in no order.
+func (s *State) SchedulesWithout(calendar string) iter.Seq[*Schedule] {
+	return func(yield func(*Schedule) bool) {
+		for id, c := range s.schedules {
+			if !c.mayExcept() {
+				continue
+			}
+			if sc := c.record(id); sc.Trigger.Uses(calendar) && !yield(sc) {
+				return
+			}
+		}
+	}
+}
+
+// put puts a schedule in its place.
+func (s *State) put(sc *Schedule) {
+	c := s.schedules[sc.ID]
+	if c == nil || c.sc == nil {
+		c = new(cell)
+		s.schedules[sc.ID] = c
+	}
+	c.sc = sc
+}
