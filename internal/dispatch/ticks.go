@@ -43,12 +43,22 @@ func (d *Dispatcher) disarm(number uint64) {
 	delete(d.armed, number)
 }
 
+// maxRules is how many compiled triggers are kept. One takes as much memory as its
+// schedule, and microseconds to compile.
+const maxRules = 1 << 16
+
 // rule returns the compiled trigger of a schedule.
 func (d *Dispatcher) rule(st *store.State, sc *store.Schedule) (Rule, error) {
 	c, ok := d.rules[sc.Number]
 	if !ok || c.version != sc.Version {
 		rule, err := d.cfg.Compile(st, sc)
 		c = compiled{sc.Version, rule, err}
+		if len(d.rules) >= maxRules && !ok {
+			for other := range d.rules { // whichever comes: it is compiled again when it is due
+				delete(d.rules, other)
+				break
+			}
+		}
 		d.rules[sc.Number] = c
 		if err != nil {
 			d.cfg.Logger.Error("trigger cannot be evaluated, its schedule stands still", keySchedule, sc.ID, keyError, err)
