@@ -137,8 +137,10 @@ func (c *trial) history(p *picture) *crashtest.History {
 		h.Seen = append(h.Seen, r)
 	}
 	c.seen = nil
-	for _, f := range c.faulty {
-		c.t.Error(f)
+	for _, id := range c.ids {
+		for _, f := range c.faulty[id] {
+			c.t.Error(f)
+		}
 	}
 	c.mu.Unlock()
 	for id := range h.Runs {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -72,10 +73,17 @@ func TestRounds_lose_nothing_and_double_nothing(t *testing.T) {
 		faults[name](c, rnd)
 		c.recover()
 		c.sleep(rnd, 100, 500)
+		acks, attempts, ticks := c.acked, c.attempts, c.ticked
 		c.judge()
+		if acks, attempts, ticks = c.acked-acks, c.attempts-attempts, c.ticked-ticks; min(acks, attempts, ticks) == 0 {
+			t.Errorf("round %d is empty: %d calls acknowledged, %d attempts, %d ticks", round+1, acks, attempts, ticks)
+		}
 		if t.Failed() {
 			return
 		}
+	}
+	if *rounds < 1 {
+		t.Errorf("%d rounds prove nothing", *rounds)
 	}
 	t.Logf("%d rounds: %d calls acknowledged, %d runs, %d attempts, %d ticks", *rounds, c.acked, len(c.known), c.attempts, c.ticked)
 }
@@ -184,7 +192,7 @@ type trial struct {
 	leads  map[string]string         // as each node sees it
 	acks   []crashtest.Ack
 	seen   []scheduler.Run
-	faulty []string
+	faulty map[string][]string // what a node has said that no node may
 
 	story    []string // what was done, for who reads of a failure
 	asked    map[string]map[string]int
@@ -202,7 +210,8 @@ func newTrial(t *testing.T, chance uint64) *trial {
 	t.Helper()
 	c := &trial{
 		t: t, dir: t.TempDir(), ids: []string{"a", "b", "c"}, more: make(chan struct{}),
-		did: make(map[string]map[string]int), asked: make(map[string]map[string]int), leads: make(map[string]string),
+		faulty: make(map[string][]string),
+		did:    make(map[string]map[string]int), asked: make(map[string]map[string]int), leads: make(map[string]string),
 		known: make(map[scheduler.RunID]scheduler.Run), read: make(map[string]int64), last: make(map[string]time.Time),
 	}
 	for _, id := range c.ids {
@@ -231,12 +240,16 @@ func newTrial(t *testing.T, chance uint64) *trial {
 	return c
 }
 
-// tell prints what was done, and the nodes' logs.
+// tell prints what was done, what was wrong by the word of each node, and the nodes'
+// logs.
 func (c *trial) tell() {
 	for _, line := range c.story {
 		c.t.Log(line)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, id := range c.ids {
+		c.t.Logf("node %s has told of %d faults: %s", id, len(c.faulty[id]), strings.Join(c.faulty[id], "; "))
 		if p := c.Process(id); p != nil {
 			const most = 20_000
 			log := p.Log()
@@ -258,7 +271,7 @@ func (c *trial) hear(id string, _ int, line []byte) {
 	defer c.mu.Unlock()
 	switch {
 	case w.Fault != "":
-		c.faulty = append(c.faulty, w.Fault)
+		c.faulty[id] = append(c.faulty[id], w.Fault)
 	case w.Did != "":
 		c.did[id][w.Did]++
 	case w.Leader != "":
