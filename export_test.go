@@ -26,7 +26,13 @@ type Storage = storage
 // WithDisk makes the node keep everything on a disk of the caller's. Both
 // functions are called again for each opening.
 func WithDisk(log func() (cluster.LogStore, error), storage func() (Storage, error)) Option {
-	return option(func(o *config) { o.disk = disk{log, storage} })
+	return option(func(o *config) { o.disk.log, o.disk.storage = log, storage })
+}
+
+// WithTrailing bounds how much of its log a node of several keeps for those that
+// fell behind, in bytes.
+func WithTrailing(bytes int64) Option {
+	return option(func(o *config) { o.disk.trailing = bytes })
 }
 
 // NodeOf returns the node of a scheduler that has started.

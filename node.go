@@ -37,8 +37,9 @@ type storage interface {
 // disk is what a node without a folder keeps everything on; its zero value is
 // memory.
 type disk struct {
-	log     func() (cluster.LogStore, error)
-	storage func() (storage, error)
+	log      func() (cluster.LogStore, error)
+	storage  func() (storage, error)
+	trailing int64 // of several nodes: how much of the log is kept; 0: as usual
 }
 
 // openStorage opens the folder and settles the node's ID.
@@ -168,7 +169,7 @@ func (s *Scheduler) clusterConfig() cluster.Setup {
 		setup.TrailingBytes = trailingBytes // no follower will ask for what Storage has
 		return setup
 	}
-	setup.Cluster, setup.OnSession = s.cfg.cluster, s.contact.serve
+	setup.Cluster, setup.OnSession, setup.TrailingBytes = s.cfg.cluster, s.contact.serve, s.cfg.disk.trailing
 	return setup
 }
 

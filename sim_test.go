@@ -20,6 +20,7 @@ func newLife(l sim.Life) (*scheduler.Scheduler, error) {
 		scheduler.WithNodeID(l.ID),
 		scheduler.WithClock(l.Clock),
 		scheduler.WithLogger(l.Logger),
+		scheduler.WithTrailing(l.Trailing),
 		scheduler.WithDisk(l.OpenLog, func() (scheduler.Storage, error) { return l.OpenStorage(), nil }),
 	}, l.Options...)
 	if len(l.Peers) > 1 {
@@ -36,12 +37,13 @@ func simulate(t *testing.T, o sim.Options) sim.Report {
 	t.Helper()
 	o.New, o.Inside = newLife, scheduler.NodeOf
 	r := sim.Run(t, o)
-	calls := 0
-	if r.History != nil {
-		calls = len(r.History.Calls)
+	faults := 0
+	for _, n := range r.Faults {
+		faults += n
 	}
-	t.Logf("seed %d: %v in %v (%.0f times as fast), %d calls, %d lives, %d changes of leader, %d torn writes", o.Seed,
-		r.Virtual.Round(time.Second), r.Real.Round(time.Millisecond), r.Virtual.Seconds()/r.Real.Seconds(), calls, r.Lives, r.Leaders, r.Tears)
+	t.Logf("seed %d: %v in %v (%.0f times as fast), %d calls, %d acknowledged, %d ticks, %d entries, %d faults, %d lives, %d changes of leader, %d torn writes, %d copies installed, %d connections severed",
+		o.Seed, r.Virtual.Round(time.Second), r.Real.Round(time.Millisecond), r.Virtual.Seconds()/r.Real.Seconds(),
+		r.Calls, r.Acks, r.Ticks, r.Entries, faults, r.Lives, r.Leaders, r.Tears, r.Installs, r.Severed)
 	return r
 }
 
@@ -99,6 +101,41 @@ func givenUp(seed uint64) sim.Options {
 	}
 }
 
+// Connections die with the answers to what was carried out, and what was sent arrives
+// when the caller has asked again and another node leads.
+func TestSim_answers_are_lost(t *testing.T) {
+	for _, seed := range seeds(t, 1) {
+		simulate(t, lostAnswers(seed))
+	}
+}
+
+func lostAnswers(seed uint64) sim.Options {
+	return sim.Options{
+		Seed: seed, Nodes: 3, Pace: time.Second,
+		Faults: sim.Faults{
+			Every: 2 * time.Second,
+			Kinds: []sim.Fault{sim.LostAnswers, sim.Stragglers, sim.Stragglers, sim.CutOff, sim.Restart, sim.Crash},
+		},
+	}
+}
+
+// Nodes that were away for so long that nobody has kept what they lack come back by
+// copies of the leader's state, while faults and load go on.
+func TestSim_copies_are_installed(t *testing.T) {
+	for _, seed := range seeds(t, 1) {
+		simulate(t, leftBehind(seed))
+	}
+}
+
+func leftBehind(seed uint64) sim.Options {
+	return sim.Options{
+		Seed: seed, Nodes: 3, Pace: 500 * time.Millisecond, Trailing: 1, Faulty: 3 * time.Minute,
+		Faults: sim.Faults{Kinds: []sim.Fault{
+			sim.Absence, sim.Absence, sim.Absence, sim.Crash, sim.Restart, sim.Resets, sim.CutOff, sim.DiskError, sim.SlowNet,
+		}},
+	}
+}
+
 // Whatever strikes the leader, without a rest, no tick is lost and none is doubled.
 func TestSim_leaders_fall_one_after_the_other(t *testing.T) {
 	minutes := time.Duration(envInt(t, "ESCAPEMENT_SIM_MINUTES", 1))
@@ -149,6 +186,8 @@ func TestSim_for_long(t *testing.T) {
 			{Seed: seed},
 			{Seed: seed, Nodes: 3, Pace: time.Second},
 			givenUp(seed),
+			lostAnswers(seed),
+			leftBehind(seed),
 			fallingLeaders(seed, 2*time.Minute),
 			{Seed: seed, Nodes: 5, Pace: 2 * time.Second},
 		} {

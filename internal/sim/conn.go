@@ -98,6 +98,7 @@ type conn struct {
 	// Guarded by the network's lock.
 	err     error // of this end, once it is closed or broken
 	dropped bool  // its process was killed
+	lost    bool  // what it writes goes nowhere
 	readBy  time.Time
 	writeBy time.Time
 }
@@ -201,13 +202,46 @@ func (c *conn) writeLocked(b []byte) (done bool, err error) {
 		return true, c.err
 	case !c.writeBy.IsZero() && !c.writeBy.After(time.Now()):
 		return true, os.ErrDeadlineExceeded
+	case c.lost:
+		return true, nil
 	case c.peer.err != nil && !c.peer.dropped && !c.host.net.pathLocked(c.in.link).Cut:
 		return true, syscall.EPIPE
 	case c.out.bytes > 0 && c.out.bytes+len(b) > window:
 		return false, nil
 	}
 	c.out.pushLocked(chunk{data: slices.Clone(b)})
+	if p := c.host.net.pathLocked(c.out.link); p.Severs > 0 && c.host.net.rng.IntN(100) < p.Severs {
+		c.severLocked(p)
+	}
 	return true, nil
+}
+
+// noticed is by when an end learns that its connection is dead, at most.
+const noticed = 20 * time.Millisecond
+
+// severLocked has the connection die for this end. The other one still gets what was
+// sent, and then the end of the stream; what it answers is lost.
+func (c *conn) severLocked(p Path) {
+	n := c.host.net
+	n.severed++
+	c.lost, c.peer.lost = true, true
+	c.in.queue, c.in.bytes = nil, 0
+	now, late := time.Now(), time.Duration(0)
+	if p.Late > 0 {
+		late = time.Duration(n.rng.Int64N(int64(p.Late)))
+	}
+	for i := range c.out.queue {
+		if at := &c.out.queue[i].at; at.After(now) {
+			*at = at.Add(late)
+		}
+	}
+	c.out.last = c.out.last.Add(late)
+	c.out.pushLocked(chunk{end: true})
+	time.AfterFunc(time.Duration(n.rng.Int64N(int64(noticed))), func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		c.closeLocked(syscall.ECONNRESET)
+	})
 }
 
 // await waits for a change, until a time if it is not zero.

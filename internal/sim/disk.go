@@ -26,6 +26,7 @@ type Disk struct {
 	durable image     // what was synced
 	pending []writeOp // what was written and not synced, in order
 	archive map[uint64]Stored
+	sure    uint64 // up to which what is in archive was committed
 	state   *memstore.Store
 	tears   int // crashes that came in the middle of a write
 
@@ -153,7 +154,7 @@ func (d *Disk) applyLocked(op writeOp) {
 	m := &d.durable
 	switch {
 	case op.hi != 0:
-		for i := op.lo; i <= op.hi && op.hi >= m.last(); i++ {
+		for i := max(op.lo, d.sure+1); i <= op.hi && op.hi >= m.last(); i++ {
 			delete(d.archive, i) // the end of the log: it never came to be
 		}
 		m.remove(op.lo, op.hi)
@@ -171,6 +172,13 @@ func (d *Disk) applyLocked(op writeOp) {
 			d.archive[l.Index] = Stored{l, op.at}
 		}
 	}
+}
+
+// installLocked notes that a copy has taken the place of the state. What the log
+// has up to its index may be another leader's that was never committed.
+func (d *Disk) installLocked(index uint64) {
+	maps.DeleteFunc(d.archive, func(i uint64, _ Stored) bool { return i > d.sure && i <= index })
+	d.sure = max(d.sure, index)
 }
 
 // Archive returns every entry that the log had at some time and that was not
@@ -282,6 +290,13 @@ func (d *Disk) wait(life int) error {
 
 // StoreLogs implements [raft.LogStore].
 func (l *diskLog) StoreLogs(logs []*raft.Log) error {
+	last, err := l.LastIndex()
+	if err != nil {
+		return err
+	}
+	if first := logs[0].Index; last != 0 && first > last+1 {
+		return fmt.Errorf("sim: entry %d cannot follow entry %d", first, last)
+	}
 	op := writeOp{logs: make([]raft.Log, len(logs))}
 	for i, entry := range logs {
 		op.logs[i] = *entry
@@ -315,6 +330,10 @@ func (l *diskLog) read(look func(m *image)) error {
 	look(&l.disk.durable)
 	return nil
 }
+
+// IsMonotonic implements [raft.MonotonicLogStore]: it has no gaps, like the log of
+// segments.
+func (l *diskLog) IsMonotonic() bool { return true }
 
 // FirstIndex implements [raft.LogStore].
 func (l *diskLog) FirstIndex() (first uint64, err error) {
@@ -378,12 +397,11 @@ func (m *image) last() uint64 {
 	return m.first + uint64(len(m.logs)) - 1
 }
 
-// append puts entries in the place of what is there from their index on. What is
-// before a gap is of no use to raft, and goes.
+// append puts entries in the place of what is there from their index on.
 func (m *image) append(logs []raft.Log) {
 	for _, l := range logs {
 		switch last := m.last(); {
-		case len(m.logs) == 0 || l.Index > last+1 || l.Index < m.first:
+		case len(m.logs) == 0 || l.Index < m.first:
 			m.first, m.logs = l.Index, nil
 		case l.Index <= last:
 			m.logs = m.logs[:l.Index-m.first]

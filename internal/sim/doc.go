@@ -2,6 +2,15 @@
 // it runs nodes in one testing/synctest bubble, on a network, on disks and by
 // clocks of its own making, and checks what they did.
 //
+// The network carries streams, and does to them what networks do: bytes take time
+// and are held up in one direction alone, connections break, and some die for their
+// sender alone, so that what was sent arrives, be it seconds later, and its answer
+// does not. As whoever has sent it asks again over another connection, raft's
+// messages and forwarded calls come twice, and out of order, and to one who leads no
+// more. Disks fail, fill up, hang, and tear what was written when the power goes;
+// clocks step and drift; nodes are killed, frozen, restarted, cut off, or away for so
+// long that only a copy of the leader's state brings them back.
+//
 // [Run] is one simulation. Its seed fixes the faults and the load; the rest is up
 // to Go's scheduler, so a seed that fails once is run again many times. A
 // simulation has two phases: in the first anything may fail that leaves a

@@ -28,13 +28,24 @@ const (
 	Resets  Fault = "resets"  // connections break
 	SlowNet Fault = "slow network"
 	Freeze  Fault = "freeze" // neither disk nor network go on
+
+	// Of either fault it is for the repetition to double what was asked for. Answers
+	// are lost of what was carried out just before; stragglers come seconds after what
+	// was sent later over another connection, to another leader's followers at times.
+	LostAnswers Fault = "lost answers"
+	Stragglers  Fault = "stragglers"
+
+	// Absence is a crash or a cut so long that the others have not kept what the node
+	// lacks: it comes back by a copy of the leader's state. Options.Trailing has to be
+	// small. It is not among those of AllFaults.
+	Absence Fault = "absence"
 )
 
 // AllFaults returns the faults that a cluster of so many nodes can have.
 func AllFaults(nodes int) []Fault {
 	all := []Fault{Crash, PowerCut, Restart, DiskError, DiskFull, DiskHang, DiskSlow, ClockStep, Drift}
 	if nodes > 1 {
-		all = append(all, CutOff, OneWay, Resets, SlowNet, Freeze)
+		all = append(all, CutOff, OneWay, Resets, SlowNet, Freeze, LostAnswers, Stragglers)
 	}
 	return all
 }
@@ -71,6 +82,13 @@ func (o Options) blows() (all []blow) {
 			b.amount = time.Duration((2*rng.Float64() - 1) * float64(scale))
 		case Drift:
 			b.amount = time.Duration((2*rng.Float64() - 1) * float64(500*time.Microsecond))
+		case Absence:
+			b.lasts += 40 * time.Second
+			b.amount = time.Duration(rng.IntN(4)) // see away
+		case LostAnswers:
+			b.amount = time.Duration(rng.Int64N(int64(20 * time.Millisecond)))
+		case Stragglers:
+			b.amount = time.Duration(rng.Int64N(int64(5 * time.Second)))
 		case DiskSlow, SlowNet:
 			b.amount = time.Duration(rng.Int64N(int64(300 * time.Millisecond)))
 		default: // has no amount
@@ -107,6 +125,7 @@ func (w *world) strike(ctx context.Context) {
 		if !w.mayFall(n) || n.live == nil {
 			continue
 		}
+		w.struck[b.fault]++
 		w.rec.say(n.id, "--- %s for %v (%v)", b.fault, b.lasts.Round(time.Millisecond), b.amount)
 		do, ill := w.hit(ctx, n, b)
 		n.ill = ill
@@ -144,7 +163,7 @@ func (w *world) hit(ctx context.Context, n *node, b blow) (cure func(), ill bool
 		w.crash(n, b.fault == PowerCut) //nolint:contextcheck // a process has a context of its own
 		return revive, true
 	case Restart:
-		w.shutdown(n, 5*time.Second) //nolint:contextcheck // a process has a context of its own
+		_, _ = w.shutdown(n, 5*time.Second) //nolint:contextcheck // a process has a context of its own; what is under way may take longer
 		return revive, true
 	case DiskError, DiskFull:
 		n.disk.Fail(map[Fault]error{DiskError: ErrIO, DiskFull: ErrFull}[b.fault])
@@ -155,6 +174,8 @@ func (w *world) hit(ctx context.Context, n *node, b blow) (cure func(), ill bool
 	case DiskSlow:
 		n.disk.SetLatency(b.amount/2, b.amount)
 		return func() { n.disk.SetLatency(200*time.Microsecond, time.Millisecond) }, b.amount > 50*time.Millisecond
+	case Absence:
+		return w.away(ctx, n, b)
 	case ClockStep:
 		n.clock.Step(b.amount)
 		return func() { n.clock.Step(-b.amount) }, false
@@ -164,6 +185,38 @@ func (w *world) hit(ctx context.Context, n *node, b blow) (cure func(), ill bool
 	default:
 		return w.hitNetwork(n, b)
 	}
+}
+
+// away takes a node away, one way or another. Half of them go down once more while
+// they come back, at some moment about the installation of the copy.
+func (w *world) away(ctx context.Context, n *node, b blow) (cure func(), ill bool) {
+	back, ill := func() { w.start(ctx, n) }, true
+	if b.amount%2 == 0 {
+		w.crash(n, true) //nolint:contextcheck // a process has a context of its own
+	} else {
+		back, ill = w.hitNetwork(n, b)
+	}
+	if b.amount < 2 {
+		return back, ill
+	}
+	return func() {
+		select {
+		case <-w.installed: // long ago
+		default:
+		}
+		back()
+		within, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		select {
+		case <-w.installed:
+			sleep(ctx, time.Duration(b.lasts%(3*time.Millisecond)))
+		case <-within.Done():
+		}
+		w.rec.say(n.id, "--- crash while it comes back")
+		w.crash(n, true) //nolint:contextcheck // a process has a context of its own
+		sleep(ctx, time.Second)
+		w.start(ctx, n)
+	}, ill
 }
 
 // again starts a node whose start has failed.
@@ -181,6 +234,10 @@ func (w *world) again(ctx context.Context, n *node) {
 	}
 }
 
+// severs is how many writes in a hundred are a connection's last while answers are
+// lost.
+const severs = 5
+
 func (w *world) hitNetwork(n *node, b blow) (cure func(), ill bool) {
 	others := slices.DeleteFunc(slices.Clone(w.nodes), func(o *node) bool { return o == n })
 	each := func(set func(from, to string)) {
@@ -197,12 +254,15 @@ func (w *world) hitNetwork(n *node, b blow) (cure func(), ill bool) {
 	case Resets:
 		each(w.net.Reset)
 		return func() {}, false
-	case SlowNet:
-		slow := Path{Latency: b.amount / 2, Jitter: b.amount/2 + 1}
-		each(func(from, to string) { w.net.SetPath(from, to, slow) })
+	case SlowNet, LostAnswers, Stragglers:
+		path := Path{Latency: b.amount / 2, Jitter: b.amount/2 + 1}
+		if b.fault != SlowNet {
+			path = Path{Latency: usualLatency, Jitter: usualLatency, Severs: severs, Late: b.amount}
+		}
+		each(func(from, to string) { w.net.SetPath(from, to, path) })
 		return func() {
 			each(func(from, to string) { w.net.SetPath(from, to, Path{Latency: usualLatency, Jitter: usualLatency}) })
-		}, true
+		}, b.fault == SlowNet
 	case Freeze:
 		n.disk.Hang(true)
 	default: // cuts alone

@@ -38,8 +38,12 @@ func (w *world) finish(ctx context.Context, calm, end time.Time) {
 	index := w.settle(ctx)
 	w.look()
 	for _, n := range w.nodes {
-		if took := w.shutdown(n, time.Minute); took > shutdownWithin { //nolint:contextcheck // a process has a context of its own
+		took, err := w.shutdown(n, time.Minute) //nolint:contextcheck // a process has a context of its own
+		if took > shutdownWithin {
 			w.rec.wrong(n.id, "took %v to shut down", took)
+		}
+		if err != nil {
+			w.rec.wrong(n.id, "shutdown at rest: %v", err)
 		}
 	}
 	w.history = w.collect(index, calm, end)

@@ -63,9 +63,16 @@ func (w *world) start(ctx context.Context, n *node) {
 	mount := n.disk.Mount()
 	s, err := w.o.New(Life{
 		ID: n.id, Number: number, Addr: addr, Peers: peers, Clock: n.clock, Host: l.host, Logger: l.logger(),
-		Options: l.options(), OpenLog: mount.OpenLog,
+		Options: l.options(), Trailing: w.o.Trailing, OpenLog: mount.OpenLog,
 		OpenStorage: func() *Storage {
-			return mount.OpenStorage(func(index, digest uint64) {
+			return mount.OpenStorage(func(index, digest uint64, installed bool) {
+				if installed {
+					w.rec.installed(n.id, index)
+					select {
+					case w.installed <- struct{}{}:
+					default:
+					}
+				}
 				w.rec.sample(Sample{Node: n.id, Index: index, Digest: digest, Stored: true})
 			})
 		},
@@ -149,11 +156,11 @@ func (w *world) unwind(l *life) {
 	})
 }
 
-// shutdown ends the life in order and returns how long that took.
-func (w *world) shutdown(n *node, within time.Duration) time.Duration {
+// shutdown ends the life in order and returns how long that took, and its error.
+func (w *world) shutdown(n *node, within time.Duration) (time.Duration, error) {
 	l := n.live
 	if l == nil {
-		return 0
+		return 0, nil
 	}
 	<-l.ended
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), within)
@@ -174,7 +181,7 @@ func (w *world) shutdown(n *node, within time.Duration) time.Duration {
 	l.host.Kill(false)
 	n.disk.Crash() // a shutdown that failed may have left something under way
 	n.setLive(nil)
-	return took
+	return took, err
 }
 
 // leader returns the node that leads, or nil.

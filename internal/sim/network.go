@@ -13,7 +13,9 @@ import (
 
 // A Network carries streams between the nodes of one bubble. Bytes take time, may
 // be held up in one direction alone, and connections break. Like TCP it neither
-// loses, doubles nor reorders bytes within a connection. Safe for concurrent use.
+// loses, doubles nor reorders bytes within a connection; but one may die with the
+// answer to what has arrived, or for its sender alone, see [Path], so that what is
+// asked for anew over the next one comes twice, or first. Safe for concurrent use.
 type Network struct {
 	mu        sync.Mutex // guards all below, and the flows
 	rng       *rand.Rand
@@ -23,6 +25,7 @@ type Network struct {
 	listeners map[string]*listener
 	conns     map[*conn]struct{}
 	silent    map[string]bool // machines that are gone: they do not even refuse
+	severed   int             // connections that died with what was under way
 	changed   chan struct{}   // closed by the next change of links, listeners or machines
 }
 
@@ -34,6 +37,12 @@ type Path struct {
 	Latency time.Duration // at least; more than 0, or the bubble's clock would not move
 	Jitter  time.Duration // at most this is added, at random
 	Cut     bool          // nothing arrives; what was sent does once the cut is over
+
+	// Severs is after how many writes in a hundred the connection dies for the one
+	// who writes. What was sent arrives nevertheless, up to Late after its time, and
+	// the answers are lost.
+	Severs int
+	Late   time.Duration
 }
 
 // NewNetwork returns a network whose links are all as usual.
@@ -108,6 +117,13 @@ func (n *Network) SetName(name, addr string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.names[name] = addr
+}
+
+// Severed returns how many connections have died with what was under way.
+func (n *Network) Severed() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.severed
 }
 
 func (n *Network) fireLocked() {

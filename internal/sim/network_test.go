@@ -190,3 +190,32 @@ func TestNetwork_a_writer_waits_for_the_window(t *testing.T) {
 		}
 	})
 }
+
+func TestNetwork_a_severed_connection_delivers_late_and_loses_the_answer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, _, a, b := pair(t)
+		const late = 10 * time.Second
+		n.SetPath("a", "b", sim.Path{Latency: latency, Severs: 100, Late: late})
+		began := time.Now()
+		write(t, a, "ask")
+		if _, err := a.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) || time.Since(began) > time.Second {
+			t.Errorf("read of the answer: got %v after %v, want %v soon", err, time.Since(began), syscall.ECONNRESET)
+		}
+		if _, err := a.Write([]byte("again")); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("write: got %v, want %v", err, syscall.ECONNRESET)
+		}
+		if got := read(t, b, 3); string(got) != "ask" {
+			t.Errorf("arrived: got %q", got)
+		}
+		if took := time.Since(began); took < latency || took > latency+late {
+			t.Errorf("arrived after %v, want %v to %v", took, latency, latency+late)
+		}
+		write(t, b, "answer")
+		if _, err := b.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("read after what was sent: got %v, want %v", err, io.EOF)
+		}
+		if n.Severed() != 1 {
+			t.Errorf("severed: got %d, want 1", n.Severed())
+		}
+	})
+}

@@ -18,6 +18,8 @@ type recorder struct {
 	facts   []Fact
 	samples []Sample
 	faults  []string // what must not happen at all
+
+	installs int // copies of a leader's state
 }
 
 func (r *recorder) say(node, format string, args ...any) {
@@ -65,6 +67,14 @@ func (r *recorder) fact(f Fact) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.facts = append(r.facts, f)
+}
+
+// installed notes that a copy of a leader's state has taken the place of a node's.
+func (r *recorder) installed(node string, index uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.installs++
+	r.sayLocked(node, fmt.Sprintf("--- a copy is installed, at index %d", index))
 }
 
 func (r *recorder) sample(s Sample) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -29,6 +30,11 @@ type Options struct {
 	Idle   bool          // no clients
 
 	NoSchedules bool
+
+	// Trailing is about how many bytes of the log a node keeps for those that fell
+	// behind; default: as usual. Few let a node that was away for long come back by a
+	// copy of the leader's state, see [Absence].
+	Trailing int64
 
 	// New makes the scheduler of one life of a node. It has to use everything that
 	// the Life offers, and the options of it.
@@ -56,6 +62,8 @@ type Life struct {
 	Host    *Host
 	Logger  *slog.Logger
 	Options []scheduler.Option // handlers, schedules, queues
+
+	Trailing int64 // Options.Trailing
 
 	OpenLog     func() (cluster.LogStore, error)
 	OpenStorage func() *Storage
@@ -94,8 +102,15 @@ type Report struct {
 	Leaders int           // changes of leadership
 	Lives   int           // of all nodes
 	Tears   int           // crashes in the middle of a write
+	Faults  map[Fault]int // how often each struck
 	Virtual time.Duration // that it was about
 	Real    time.Duration // that it took, without the checks
+
+	Calls, Acks int // of clients, and those that were carried out for sure
+	Ticks       int // that were decided
+	Entries     int // of the log
+	Installs    int // copies of a leader's state that took the place of a node's
+	Severed     int // connections that died with what was under way
 }
 
 // Run simulates a cluster and fails the test, with the seed and a timeline, if it
@@ -103,7 +118,7 @@ type Report struct {
 func Run(t *testing.T, o Options) Report {
 	t.Helper()
 	o = o.withDefaults()
-	w := &world{o: o, leaders: make(map[uint64]string)}
+	w := &world{o: o, leaders: make(map[uint64]string), struck: make(map[Fault]int)}
 	dog := time.AfterFunc(watchdog+(o.Faulty+o.Calm)/4, func() {
 		panic(fmt.Sprintf("sim: seed %d hangs\n%s", o.Seed, w.rec.timeline()))
 	})
@@ -112,13 +127,10 @@ func Run(t *testing.T, o Options) Report {
 	synctest.Test(t, func(t *testing.T) { w.run(t.Context()) })
 	took := time.Since(began)
 	broken := w.rec.faults
+	r := w.report(took)
 	if w.history != nil {
 		broken = append(broken, Check(w.history)...)
-	}
-	r := Report{History: w.history, Leaders: max(len(w.leaders)-1, 0), Virtual: w.took, Real: took}
-	for _, n := range w.nodes {
-		r.Lives += n.lives
-		r.Tears += n.disk.Tears()
+		broken = append(broken, r.nothing(o)...)
 	}
 	if len(broken) > 0 {
 		t.Errorf("seed %d breaks promises:", o.Seed)
@@ -130,6 +142,57 @@ func Run(t *testing.T, o Options) Report {
 	return r
 }
 
+// report counts what has happened.
+func (w *world) report(took time.Duration) Report {
+	r := Report{
+		History: w.history, Leaders: max(len(w.leaders)-1, 0), Faults: w.struck, Virtual: w.took, Real: took,
+		Installs: w.rec.installs, Severed: w.net.Severed(),
+	}
+	for _, n := range w.nodes {
+		r.Lives += n.lives
+		r.Tears += n.disk.Tears()
+	}
+	if w.history != nil {
+		r.Entries = len(w.history.Log)
+		for _, st := range w.history.Stores {
+			r.Ticks = max(r.Ticks, len(st.Ticks))
+		}
+	}
+	for i := range w.rec.calls {
+		r.Calls++
+		if w.rec.calls[i].Answer == Done {
+			r.Acks++
+		}
+	}
+	return r
+}
+
+// nothing tells what a simulation that proves something cannot have been without.
+func (r *Report) nothing(o Options) (b Breaches) {
+	faulty := o.Faults.Every > 0 && len(o.Faults.Kinds) > 0
+	struck := 0
+	for _, n := range r.Faults {
+		struck += n
+	}
+	for _, c := range []struct {
+		what    string
+		n       int
+		present bool
+	}{
+		{"call was made", r.Calls, !o.Idle},
+		{"call was acknowledged", r.Acks, !o.Idle},
+		{"tick was decided", r.Ticks, !o.NoSchedules},
+		{"fault struck", struck, faulty},
+		{"copy of a state was installed", r.Installs, faulty && slices.Contains(o.Faults.Kinds, Absence)},
+		{"connection died with an answer", r.Severed, r.Faults[LostAnswers]+r.Faults[Stragglers] > 0},
+	} {
+		if c.present && c.n == 0 {
+			b.add("the simulation is empty: no %s", c.what)
+		}
+	}
+	return b
+}
+
 // world is one simulation, inside its bubble.
 type world struct {
 	o       Options
@@ -139,7 +202,10 @@ type world struct {
 	nodes   []*node
 	zombies sync.WaitGroup // processes that were killed and are still unwinding
 	took    time.Duration
+	struck  map[Fault]int
 	history *History
+
+	installed chan struct{} // 1: a copy was installed
 
 	mu      sync.Mutex // guards all below
 	leaders map[uint64]string
@@ -163,6 +229,7 @@ const usualLatency = 500 * time.Microsecond
 func (w *world) run(ctx context.Context) {
 	w.rng = rand.New(rand.NewPCG(w.o.Seed, 0x73696d))
 	w.rec.began = time.Now()
+	w.installed = make(chan struct{}, 1)
 	w.net = NewNetwork(w.o.Seed, Path{Latency: usualLatency, Jitter: usualLatency})
 	for i := range w.o.Nodes {
 		w.nodes = append(w.nodes, &node{

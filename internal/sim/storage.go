@@ -14,12 +14,13 @@ import (
 type Storage struct {
 	*memstore.Store
 	Mount
-	seen func(index, digest uint64) // told what each commit left
+	seen func(index, digest uint64, installed bool) // told what each commit left
 }
 
-// OpenStorage opens the state. seen, if it is not nil, is told of each commit: the
-// index, and the digest of what was stored.
-func (m Mount) OpenStorage(seen func(index, digest uint64)) *Storage {
+// OpenStorage opens the state. seen, if it is not nil, is told of each commit, and
+// of each copy that took the place of everything: the index, and the digest of what
+// was stored.
+func (m Mount) OpenStorage(seen func(index, digest uint64, installed bool)) *Storage {
 	return &Storage{Store: m.disk.state, Mount: m, seen: seen}
 }
 
@@ -45,16 +46,29 @@ func (s *Storage) guard(what string, do func() error) error {
 
 // Commit keeps a flush.
 func (s *Storage) Commit(f *store.Flush, configuration []byte) error {
-	err := s.guard("commit", func() error { return s.Store.Commit(f, configuration) })
-	if err != nil || s.seen == nil {
+	err := s.guard("commit", func() error {
+		err := s.Store.Commit(f, configuration)
+		if err == nil {
+			s.disk.sure = max(s.disk.sure, f.Meta.Index)
+		}
 		return err
-	}
-	digest, err := Digest(s.Store)
+	})
 	if err != nil {
 		return err
 	}
-	s.seen(f.Meta.Index, digest)
-	return nil
+	return s.tell(false)
+}
+
+// tell tells what is stored now.
+func (s *Storage) tell(installed bool) error {
+	if s.seen == nil {
+		return nil
+	}
+	index, digest, err := Digest(s.Store)
+	if err == nil {
+		s.seen(index, digest, installed)
+	}
+	return err
 }
 
 // Restore replaces everything by a copy.
@@ -63,21 +77,34 @@ func (s *Storage) Restore(r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("sim: restore: %w", err)
 	}
-	return s.guard("restore", func() error { return s.Store.Restore(bytes.NewReader(whole)) })
+	err = s.guard("restore", func() error {
+		if err := s.Store.Restore(bytes.NewReader(whole)); err != nil {
+			return err
+		}
+		img, err := s.Image()
+		if err == nil {
+			s.disk.installLocked(img.Meta.Index)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.tell(true)
 }
 
 // Close leaves everything where it is.
 func (s *Storage) Close() error { return nil }
 
-// Digest returns the digest of the state that is stored.
-func Digest(s interface{ Image() (*store.Image, error) }) (uint64, error) {
+// Digest returns the index and the digest of the state that is stored.
+func Digest(s interface{ Image() (*store.Image, error) }) (index, digest uint64, err error) {
 	img, err := s.Image()
 	if err != nil {
-		return 0, fmt.Errorf("sim: read what is stored: %w", err)
+		return 0, 0, fmt.Errorf("sim: read what is stored: %w", err)
 	}
 	st := store.NewState()
 	if err := st.Load(img); err != nil {
-		return 0, fmt.Errorf("sim: load what is stored: %w", err)
+		return 0, 0, fmt.Errorf("sim: load what is stored: %w", err)
 	}
-	return st.Digest(), nil
+	return st.Meta().Index, st.Digest(), nil
 }
