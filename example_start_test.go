@@ -196,6 +196,24 @@ func ExampleScheduler_Forecast() {
 	// <nil>
 }
 
+func ExampleScheduler_Lint_file() {
+	// A test of the application says so before the file is deployed: nothing is started.
+	s, err := scheduler.New(scheduler.WithHandler(SendEmail, send))
+	if err != nil {
+		log.Fatal(err)
+	}
+	found, err := s.Lint(context.Background(), scheduler.WithScheduleFile("testdata/schedules.yaml"))
+	if err != nil {
+		log.Fatal(err) // by line and column
+	}
+	for _, f := range found {
+		fmt.Println(f)
+	}
+	// Output:
+	// testdata/schedules.yaml:7:9: report: fault: never: never fires: there is no such date
+	// testdata/schedules.yaml:2:9: digest: warning: either-day: fires on the 1st of the month and also on Mondays, since either day field is enough; for both at once write +MON
+}
+
 func ExampleScheduler_Lint() {
 	ctx := context.Background()
 	s := begin(

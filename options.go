@@ -27,6 +27,17 @@ type option func(*config)
 
 func (f option) applyScheduler(c *config) { f(c) }
 
+// A Declaration is an [Option] that declares schedules, [WithSchedule] or
+// [WithScheduleFile]; [Scheduler.Lint] looks at it without applying it.
+type Declaration interface {
+	Option
+	declares()
+}
+
+type declaration struct{ option }
+
+func (declaration) declares() {}
+
 // config is what the options of New add up to.
 type config struct {
 	dir          string
@@ -94,14 +105,19 @@ func newConfig(opts []Option) (*config, error) {
 		}
 		o.applyScheduler(c)
 	}
-	for _, def := range c.schedules { // options come in any order, so what one says of another is settled here
+	c.settle(c.schedules) // options come in any order
+	c.checkCluster()
+	return c, errors.Join(c.faults...)
+}
+
+// settle checks declared schedules against the other options.
+func (c *config) settle(defs []*scheduleDef) {
+	for _, def := range defs {
 		def.app, def.generation = c.app, c.generation
 		if !def.refused {
 			c.fault(def.call.check(c.maxPayload))
 		}
 	}
-	c.checkCluster()
-	return c, errors.Join(c.faults...)
 }
 
 func (c *config) fault(err error) {
@@ -201,8 +217,8 @@ func WithTasks(names ...string) Option {
 // WithSchedule declares a schedule in code: it is created, or changed to this
 // definition, when the scheduler starts; see [Scheduler.Schedule]. A schedule
 // that is no longer declared is not deleted.
-func WithSchedule(id string, trigger Trigger, call Call, opts ...ScheduleOption) Option {
-	return option(func(c *config) {
+func WithSchedule(id string, trigger Trigger, call Call, opts ...ScheduleOption) Declaration {
+	return declaration{func(c *config) {
 		for _, def := range c.schedules {
 			if def.id == id {
 				c.fault(fmt.Errorf("scheduler: schedule %q: %w", id, ErrDuplicate))
@@ -213,7 +229,7 @@ func WithSchedule(id string, trigger Trigger, call Call, opts ...ScheduleOption)
 		c.fault(err)
 		def.refused = err != nil
 		c.schedules = append(c.schedules, def)
-	})
+	}}
 }
 
 // WithApp names the application that declares schedules in code, and its

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -31,8 +32,8 @@ import (
 // out of the files stays, unless they set prune: then it is deleted.
 //
 // The files are looked at each second, and read once they have not changed for one.
-func WithScheduleFile(path string) Option {
-	return option(func(c *config) {
+func WithScheduleFile(path string) Declaration {
+	return declaration{func(c *config) {
 		switch {
 		case path == "":
 			c.fault(fmt.Errorf("scheduler: schedule file: empty path: %w", ErrInvalid))
@@ -40,7 +41,7 @@ func WithScheduleFile(path string) Option {
 			c.fault(fmt.Errorf("scheduler: schedule file: %w", ErrDuplicate))
 		}
 		c.scheduleFile = path
-	})
+	}}
 }
 
 // watchFiles is how often the files of schedules are looked at.
@@ -140,13 +141,33 @@ type fileSet struct {
 	defs       []*scheduleDef
 }
 
-// readFiles reads and checks the files against what is known; the error joins all that
-// is wrong with them.
+// readFiles reads the files and checks them against what is known; the error joins all
+// that is wrong with them.
 func (s *Scheduler) readFiles() (*fileSet, error) {
+	set, err := s.parseFiles(s.cfg.scheduleFile)
+	faults := []error{err}
+	for i, p := range s.prospects(set.defs, true) {
+		rule, err := compileTrigger(&p.sc.Trigger, p.env)
+		if err == nil {
+			err = fires(rule, &p.sc.Trigger)
+		}
+		if err != nil {
+			p.refusals = append(p.refusals, err)
+		}
+		for _, err := range p.refusals {
+			faults = append(faults, &schedfile.Error{Pos: set.defs[i].at, Err: fmt.Errorf("schedule %q: %w", p.sc.ID, err)})
+		}
+	}
+	return set, errors.Join(faults...)
+}
+
+// parseFiles reads the files of a path; the error joins all that is wrong with them
+// whatever is known.
+func (s *Scheduler) parseFiles(path string) (*fileSet, error) {
 	set := &fileSet{owner: s.cfg.app, generation: s.cfg.generation}
 	var faults []error
 	places := make(map[string]schedfile.Pos)
-	for _, name := range scheduleFiles(s.cfg.scheduleFile) {
+	for _, name := range scheduleFiles(path) {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			faults = append(faults, err)
@@ -171,53 +192,40 @@ func (s *Scheduler) readFiles() (*fileSet, error) {
 				faults = append(faults, err)
 				continue
 			}
+			d.at = e.At("id")
 			set.defs = append(set.defs, d)
 		}
 	}
 	set.owner = cmp.Or(set.owner, "schedule file")
-	s.node.View(func(st *store.State) {
-		for _, d := range set.defs {
-			d.app, d.generation, d.author = set.owner, set.generation, cmp.Or(d.author, fmt.Sprintf("%s/%d", set.owner, set.generation))
-			fault := func(err error) {
-				faults = append(faults, &schedfile.Error{Pos: places[d.id], Err: fmt.Errorf("schedule %q: %w", d.id, err)})
-			}
-			if old := st.Schedule(d.id); old != nil && old.App != "" && old.App != set.owner {
-				fault(fmt.Errorf("it is declared by %q: %w", old.App, ErrConflict))
-			}
-			if !st.KnownTask(d.call.Task()) {
-				fault(fmt.Errorf("%w %q", ErrUnknownTask, d.call.Task()))
-			}
-			sc := store.Schedule{ID: d.id, Trigger: d.trigger.data}
-			rule, err := compileTrigger(&sc.Trigger, s.env(st, &sc))
-			if err == nil {
-				err = fires(rule, &sc.Trigger)
-			}
-			if err != nil {
-				fault(err)
-			}
-		}
-	})
+	for _, d := range set.defs {
+		d.app, d.generation, d.author = set.owner, set.generation, cmp.Or(d.author, fmt.Sprintf("%s/%d", set.owner, set.generation))
+	}
 	return set, errors.Join(faults...)
 }
 
-// pruneSchedules deletes the schedules of an owner that it does not declare any more.
-func (s *Scheduler) pruneSchedules(ctx context.Context, set *fileSet) error {
+// pruned returns those of the schedules that the files delete, sorted: their owner does
+// not declare them any more, there or in code.
+func (set *fileSet) pruned(all iter.Seq[*store.Schedule], inCode []*scheduleDef) (gone []string) {
 	if !set.prune {
 		return nil
 	}
-	declared := make(map[string]bool) // there or in code, which may have the same owner
-	for _, d := range slices.Concat(set.defs, s.cfg.schedules) {
+	declared := make(map[string]bool)
+	for _, d := range slices.Concat(set.defs, inCode) {
 		declared[d.id] = true
 	}
-	var gone []string
-	s.node.View(func(st *store.State) {
-		for sc := range st.Schedules() {
-			if sc.App == set.owner && sc.Gen <= set.generation && !declared[sc.ID] {
-				gone = append(gone, sc.ID)
-			}
+	for sc := range all {
+		if sc.App == set.owner && sc.Gen <= set.generation && !declared[sc.ID] {
+			gone = append(gone, sc.ID)
 		}
-	})
+	}
 	slices.Sort(gone)
+	return gone
+}
+
+// pruneSchedules deletes the schedules that the files do not declare any more.
+func (s *Scheduler) pruneSchedules(ctx context.Context, set *fileSet) error {
+	var gone []string
+	s.node.View(func(st *store.State) { gone = set.pruned(st.Schedules(), s.cfg.schedules) })
 	for _, id := range gone {
 		err := s.call(ctx, store.Command{Kind: store.KindDeleteSchedule, Delete: &store.DeleteSchedule{ID: id}})
 		if err != nil && !errors.Is(err, ErrNotFound) {

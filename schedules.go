@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/escapement-go/scheduler/internal/schedfile"
 	"github.com/escapement-go/scheduler/internal/trigger"
 	"github.com/escapement-go/scheduler/store"
 )
@@ -36,7 +37,8 @@ type scheduleDef struct {
 	paused     bool
 	app        string
 	generation uint64
-	refused    bool // by newScheduleDef
+	refused    bool          // by newScheduleDef
+	at         schedfile.Pos // of a definition of a file
 }
 
 // OverlapPolicy says what a start does while an earlier run of its schedule has
@@ -222,18 +224,23 @@ func (s *Scheduler) Schedule(ctx context.Context, id string, when Trigger, call 
 	return nil
 }
 
-func (s *Scheduler) putSchedule(ctx context.Context, d *scheduleDef) error {
+// record returns the definition as it is stored.
+func (d *scheduleDef) record() store.Schedule {
 	set := d.call.settings
 	spec := set.spec
-	put := &store.PutSchedule{Schedule: store.Schedule{
+	return store.Schedule{
 		ID: d.id, Trigger: d.trigger.data, Spec: &spec, Input: d.call.input, Meta: set.meta,
 		Overlap: d.overlap.kind(), QueueMax: d.overlap.queue(), CatchUp: d.catchUp.Policy,
 		MaxAge: int64(d.catchUp.MaxAge), MaxCount: uint32(d.catchUp.MaxCount), Pace: int64(d.catchUp.Pace),
 		MaxRuns: uint64(d.maxRuns),
 		Paused:  d.paused, App: d.app, Gen: d.generation,
-	}}
-	put.Author, put.Note, put.Canary = cmp.Or(d.author, s.cfg.author()), d.note, d.canary
-	return s.put(ctx, put)
+	}
+}
+
+func (s *Scheduler) putSchedule(ctx context.Context, d *scheduleDef) error {
+	return s.put(ctx, &store.PutSchedule{
+		Schedule: d.record(), Author: cmp.Or(d.author, s.cfg.author()), Note: d.note, Canary: d.canary,
+	})
 }
 
 // put sets a schedule; its next tick is counted from now.
