@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"time"
 
+	"github.com/escapement-go/scheduler/internal/dispatch"
 	"github.com/escapement-go/scheduler/internal/trigger"
 	"github.com/escapement-go/scheduler/store"
 )
@@ -40,23 +42,28 @@ func (s *Scheduler) Forecast(ctx context.Context, from, to time.Time) ([]Load, e
 	if err != nil {
 		return nil, err
 	}
-	return forecast(ctx, all, from, to, minutes)
+	return forecast(ctx, all, (*meant).ticks, from, to, minutes)
 }
 
-// forecast is Forecast of given schedules, for as many minutes from one of them on.
-func forecast(ctx context.Context, all []meant, from, to time.Time, minutes int) ([]Load, error) {
+// times yields wall times of a schedule in a window, in ns.
+type times func(m *meant, from, to int64) iter.Seq[int64]
+
+// forecast is Forecast of some times of given schedules, for as many minutes from one of
+// them on.
+func forecast(ctx context.Context, all []meant, of times, from, to time.Time, minutes int) ([]Load, error) {
 	loads := make([]Load, minutes)
-	for _, m := range all {
+	seen := make([]int, minutes) // the last one that has any, counted from 1
+	for k := range all {
+		m := &all[k]
 		if m.sc.Paused || m.rule == nil {
 			continue
 		}
-		last := -1
-		for at := range m.ticks(from.UnixNano(), to.UnixNano()) {
+		for at := range of(m, from.UnixNano(), to.UnixNano()) {
 			i := int((at - from.UnixNano()) / int64(time.Minute))
 			loads[i].Ticks++
-			if i != last {
+			if seen[i] != k+1 {
 				loads[i].Schedules++
-				if last = i; ctx.Err() != nil {
+				if seen[i] = k + 1; ctx.Err() != nil {
 					return nil, fmt.Errorf("scheduler: forecast: %w", ctx.Err())
 				}
 			}
@@ -100,7 +107,7 @@ func (s *Scheduler) meanings(ctx context.Context) ([]meant, error) {
 }
 
 // ticks yields the wall times of the ticks that are to come in a window.
-func (m *meant) ticks(from, to int64) func(func(int64) bool) {
+func (m *meant) ticks(from, to int64) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for at, n := m.start(from-m.shift), m.sc.Fired; at != 0 && at+m.shift < to; at = m.rule.Next(at) {
 			if most := m.sc.MaxRuns; most > 0 && n >= most {
@@ -110,6 +117,18 @@ func (m *meant) ticks(from, to int64) func(func(int64) bool) {
 				return
 			}
 			n++
+		}
+	}
+}
+
+// starts yields the wall times at which the runs of such ticks are to start, within the
+// window, in the order of the ticks: they are later by jitter.
+func (m *meant) starts(from, to int64) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		for at := range m.ticks(from, to) {
+			if at += dispatch.Jitter(m.sc, at-m.shift); at < to && !yield(at) {
+				return
+			}
 		}
 	}
 }

@@ -153,12 +153,12 @@ func (m *meant) lintDay(now int64, took time.Duration, add func(Finding)) {
 	}
 }
 
-// hotMinutes finds the minutes of the coming week in which far more schedules tick than
-// in one of it on average.
+// hotMinutes finds the minutes of the coming week in which far more schedules start runs
+// than in one of it on average.
 func hotMinutes(ctx context.Context, all []meant, now time.Time) ([]ScheduleFinding, error) {
 	const week, least, times = 7 * 24 * 60, 10, 5
 	from := now.Truncate(time.Minute)
-	loads, err := forecast(ctx, all, from, from.Add(week*time.Minute), week)
+	loads, err := forecast(ctx, all, (*meant).starts, from, from.Add(week*time.Minute), week)
 	if err != nil {
 		return nil, err
 	}

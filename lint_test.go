@@ -147,6 +147,29 @@ func TestLint_beside_what_exists(t *testing.T) {
 	})
 }
 
+// Schedules that jitter, or have an H, are not hot: each is spread by its own ID.
+func TestLint_of_what_is_spread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, scheduler.WithTasks("echo"))
+		for i := range 15 {
+			mustSchedule(t, s, fmt.Sprint("jitter", i), scheduler.Cron("7 4 * * *", scheduler.Jitter(time.Hour)))
+			mustSchedule(t, s, fmt.Sprint("h", i), scheduler.Cron("H 4 * * *"))
+		}
+		wantLines(t, "spread", findings(t, s, ""))
+		loads, err := s.Forecast(t.Context(), epoch, epoch.Add(24*time.Hour))
+		if err != nil || len(loads) < 10 {
+			t.Errorf("forecast %+v, %v: want a minute of many and those of H", loads, err)
+		}
+		for i := range 15 {
+			mustSchedule(t, s, fmt.Sprint("jitter", i), scheduler.Cron("7 4 * * *", scheduler.Jitter(time.Hour), scheduler.HashKey("all")))
+			mustSchedule(t, s, fmt.Sprint("h", i), scheduler.Cron("H 4 * * *"))
+		}
+		if got := findings(t, s, ""); len(got) != 1 || !strings.HasPrefix(got[0], "note: hot-minute: 1") {
+			t.Errorf("of one hash key: %q, want a hot minute", got)
+		}
+	})
+}
+
 func TestLint_of_another_generation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

@@ -152,24 +152,24 @@ func fields(sc *store.Schedule) map[string]string {
 	}
 	return map[string]string{
 		"trigger": t.Describe() + between(sc.Trigger.From, sc.Trigger.Until), "exclusions": string(except),
-		"expression": strings.TrimSpace(sc.Trigger.Zone + " " + sc.Trigger.Expr), "dialect": dialect(sc.Trigger.Dialect),
+		"expression": strings.TrimSpace(sc.Trigger.Zone + " " + sc.Trigger.Expr), "dialect": dialectText(sc.Trigger.Dialect),
 		"parameters": string(sc.Trigger.Params),
 		"dst":        DSTPolicy(sc.Trigger.DST).String(), "hash key": sc.Trigger.HashKey,
 		"task": sc.Spec.Task, "options": string(spec), "input": string(sc.Input), "meta": strings.Join(meta, " "),
 		"overlap":  (OverlapPolicy(sc.Overlap) | OverlapPolicy(sc.QueueMax)<<overlapBits).String(),
 		"catch-up": fmt.Sprintf("%v, age %v, count %d, pace %v", sc.CatchUp, time.Duration(sc.MaxAge), sc.MaxCount, time.Duration(sc.Pace)),
-		"max runs": fmt.Sprint(sc.MaxRuns), "times": times(sc.Trigger.Times),
+		"max runs": fmt.Sprint(sc.MaxRuns), "times": timesText(sc.Trigger.Times),
 	}
 }
 
-func dialect(d uint32) string {
+func dialectText(d uint32) string {
 	if d == 0 {
 		return "" // not a cron expression
 	}
 	return cron.Dialect(d).String()
 }
 
-func times(list []int64) string {
+func timesText(list []int64) string {
 	text := make([]string, len(list))
 	for i, t := range list {
 		text[i] = instant(t).Format(time.RFC3339Nano)

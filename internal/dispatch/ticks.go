@@ -185,7 +185,7 @@ func verdict(rule Rule, sc *store.Schedule, now int64) *store.TickCommand {
 		t.Spans = letGo(rule, sc, rule.Last(sc.Next, first-1), let)
 	}
 	if first == last {
-		t.Nominal, t.Delay = last, jitter(sc, last)
+		t.Nominal, t.Delay = last, Jitter(sc, last)
 		if now-last > missedAfter {
 			t.Reason = notRunning
 			if inPause(sc, last) {
@@ -515,9 +515,9 @@ func (d *Dispatcher) stamp(b *store.Batch, st *store.State, put *store.PutSchedu
 	put.Next = rule.Next(now)
 }
 
-// jitter returns by how much the run of a tick is later than the tick: a share that
+// Jitter returns by how much the run of a tick is later than the tick: a share that
 // depends on the schedule's hash key and the tick alone.
-func jitter(sc *store.Schedule, tick int64) int64 {
+func Jitter(sc *store.Schedule, tick int64) int64 {
 	if sc.Trigger.Jitter <= 0 {
 		return 0
 	}
