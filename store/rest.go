@@ -14,7 +14,10 @@ type cell struct {
 
 	spec    *Spec
 	packed  []byte // the record without ID and Spec
-	excepts bool   // it excludes times
+	number  uint64
+	armed   int64 // the tick that is armed, 0 if it is paused
+	clock   Clock
+	excepts bool // it excludes times
 }
 
 // restAhead is how far away the next tick of a schedule that rests is (ns).
@@ -49,24 +52,36 @@ func (c *cell) mayExcept() bool {
 	return c.excepts
 }
 
+// packer packs schedules. Its zero value is ready for use.
+type packer struct{ buf []byte }
+
 // rested returns a cell in which sc rests.
-func rested(sc *Schedule) *cell {
+func (p *packer) rested(sc *Schedule) *cell {
 	bare := *sc
 	bare.ID, bare.Spec = "", nil
-	b, err := bare.MarshalMsg(nil)
+	b, err := bare.MarshalMsg(p.buf[:0])
 	if err != nil {
 		panic("store: pack schedule: " + err.Error()) // no field of ours can fail
 	}
-	return &cell{spec: sc.Spec, packed: bytes.Clone(b), excepts: len(sc.Trigger.Except) > 0}
+	p.buf = b
+	c := &cell{
+		spec: sc.Spec, packed: bytes.Clone(b), number: sc.Number, armed: sc.Next,
+		clock: sc.Trigger.TickClock(), excepts: len(sc.Trigger.Except) > 0,
+	}
+	if sc.Paused {
+		c.armed = 0
+	}
+	return c
 }
 
 // idle reports whether nothing is about to happen to the schedule at the clocks of m.
+// One whose trigger has to be asked may be asked at any time.
 func (sc *Schedule) idle(m *Meta) bool {
 	now := m.Elapsed
 	if sc.Trigger.TickClock() == Wall {
 		now = m.Wall
 	}
-	return len(sc.Live) == 0 && len(sc.Waiting) == 0 && sc.Canary == nil &&
+	return len(sc.Live) == 0 && len(sc.Waiting) == 0 && sc.Canary == nil && sc.Trigger.Kind != TriggerCustom &&
 		(sc.Paused || sc.Next == 0 || sc.Next-now > restAhead)
 }
 
@@ -74,9 +89,10 @@ func (sc *Schedule) idle(m *Meta) bool {
 // it is durable. It may be called without the state's lock.
 func (f *Flush) Rest() {
 	f.resting = make(map[string]*cell)
+	var p packer
 	for id, sc := range f.Schedules {
 		if sc != nil && sc.Deleted == 0 && sc.idle(&f.Meta) {
-			f.resting[id] = rested(sc)
+			f.resting[id] = p.rested(sc)
 		}
 	}
 }
@@ -94,11 +110,42 @@ func (s *State) rest(f *Flush) {
 func (s *State) Schedule(id string) *Schedule { return s.schedules[id].record(id) }
 
 // Schedules yields the schedules in no order.
-// Cost: makes the records of those that rest; see [State.NumSchedules].
+// Cost: makes the records of those that rest; see [State.Awake], [State.NumSchedules].
 func (s *State) Schedules() iter.Seq[*Schedule] {
 	return func(yield func(*Schedule) bool) {
 		for id, c := range s.schedules {
 			if !yield(c.record(id)) {
+				return
+			}
+		}
+	}
+}
+
+// An Armed is the armed tick of a schedule that rests.
+type Armed struct {
+	ID     string // of the schedule
+	Number uint64 // of the schedule
+	Tick   int64  // on Clock
+	Clock  Clock
+}
+
+// Armed yields the armed ticks of the schedules that rest and are not paused, in no
+// order.
+func (s *State) Armed() iter.Seq[Armed] {
+	return func(yield func(Armed) bool) {
+		for id, c := range s.schedules {
+			if c.sc == nil && c.armed != 0 && !yield(Armed{id, c.number, c.armed, c.clock}) {
+				return
+			}
+		}
+	}
+}
+
+// Awake yields the schedules that do not rest, in no order.
+func (s *State) Awake() iter.Seq[*Schedule] {
+	return func(yield func(*Schedule) bool) {
+		for _, c := range s.schedules {
+			if c.sc != nil && !yield(c.sc) {
 				return
 			}
 		}

@@ -100,6 +100,7 @@ func (s *State) Load(img *Image) error {
 	s.meta.Format = FormatLevel
 	s.dirty.Meta.Index = img.Meta.Index
 	s.revivals = slices.Clone(img.Meta.Revivals)
+	var pack packer
 	return cmp.Or(
 		img.Queues(func(q *Queue) error { s.queue(q.Name).Queue = *q; return nil }),
 		img.Runs(func(r *Run) error { s.loadRun(r); return nil }),
@@ -113,7 +114,7 @@ func (s *State) Load(img *Image) error {
 				sc.Canary.Spec = s.specs.share(sc.Canary.Spec)
 			}
 			if sc.idle(&s.meta) {
-				s.schedules[sc.ID] = rested(sc)
+				s.schedules[sc.ID] = pack.rested(sc)
 			} else {
 				s.put(sc)
 			}

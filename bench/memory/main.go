@@ -137,14 +137,9 @@ func runPart(ctx context.Context, began time.Time, watch conditions.Watch) error
 		},
 		"register": func(s *scheduler.Scheduler) error { return register(ctx, s, m) },
 		"reload": func(s *scheduler.Scheduler) error {
-			ready, n := time.Since(began), 0
-			for _, err := range s.Schedules(ctx) {
-				if err != nil {
-					return err
-				}
-				n++
-			}
-			return reopened(ctx, s, ready, watch, n, *schedules, nil)
+			ready := time.Since(began)
+			st, err := s.Stats(ctx)
+			return reopened(ctx, s, ready, watch, st.Schedules, *schedules, err)
 		},
 		"pass": func(s *scheduler.Scheduler) error { return pass(ctx, s, m, &executed) },
 	}

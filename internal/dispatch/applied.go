@@ -269,10 +269,7 @@ func (d *Dispatcher) compact(st *store.State, wall, elapsed int64) {
 	}
 	clear(d.armed)
 	clear(d.waits)
-	for sc := range st.Schedules() {
-		d.armTick(st, sc)
-		d.armWait(sc, elapsed)
-	}
+	d.armAll(st, elapsed)
 }
 
 func tickTimer(number uint64) timer {

@@ -224,10 +224,7 @@ func (d *Dispatcher) Lead(st *store.State, leading bool) {
 	for session := range d.workers {
 		d.assignAgain(st, session)
 	}
-	for sc := range st.Schedules() {
-		d.armTick(st, sc)
-		d.armWait(sc, elapsed)
-	}
+	d.armAll(st, elapsed)
 	for ses := range st.Sessions() {
 		if ses.Ended {
 			d.dead[ses.ID] = true

@@ -27,11 +27,26 @@ func (d *Dispatcher) armTick(st *store.State, sc *store.Schedule) {
 	if sc.Paused || sc.Next == 0 {
 		return
 	}
-	d.armed[sc.Number] = sc.Next
-	d.ids[sc.Number] = sc.ID
-	d.timers[sc.Trigger.TickClock()].Set(sc.Next, tickTimer(sc.Number))
+	d.setTick(store.Armed{ID: sc.ID, Number: sc.Number, Tick: sc.Next, Clock: sc.Trigger.TickClock()})
 	if d.asks(sc) {
 		d.asked(st, sc, AskTick)
+	}
+}
+
+func (d *Dispatcher) setTick(a store.Armed) {
+	d.armed[a.Number] = a.Tick
+	d.ids[a.Number] = a.ID
+	d.timers[a.Clock].Set(a.Tick, tickTimer(a.Number))
+}
+
+// armAll sets the timers of all schedules; none is set.
+func (d *Dispatcher) armAll(st *store.State, elapsed int64) {
+	for sc := range st.Awake() {
+		d.armTick(st, sc)
+		d.armWait(sc, elapsed)
+	}
+	for a := range st.Armed() {
+		d.setTick(a)
 	}
 }
 
@@ -389,7 +404,16 @@ func (p *preparation) turnBack() {
 	d.held = slices.DeleteFunc(d.held, func(h heldTick) bool { return h.clock == store.Wall })
 	d.rearm = d.rearm[:0]
 	d.timers[store.Wall].Reset(p.wall)
-	for sc := range p.st.Schedules() {
+	for a := range p.st.Armed() {
+		if a.Clock != store.Wall {
+			continue
+		}
+		if d.armed[a.Number] != deciding {
+			d.setTick(a)
+		}
+		d.rearm = append(d.rearm, a.Number)
+	}
+	for sc := range p.st.Awake() {
 		if sc.Trigger.TickClock() != store.Wall || sc.Paused || sc.Next == 0 {
 			continue
 		}
