@@ -2,7 +2,11 @@ package scheduler_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,5 +78,52 @@ func TestDialect_Faults(t *testing.T) {
 	}
 	if next, err := scheduler.Cron(" @every 5m", scheduler.Dialect(cron.Standard)).Next(epoch, 1); err != nil || !next[0].Equal(epoch.Add(5*time.Minute)) {
 		t.Errorf("@every in a dialect that has it: %v, %v", next, err)
+	}
+}
+
+func TestDialect_of_a_file(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "schedules.yaml")
+		write(t, path, `schedules:
+  - {id: a, cron: '30 0 12 ? * 1', dialect: quartz, task: echo}
+  - {id: b, cron: '0 6 2 * SUN 2000', dialect: standard|year|and, task: echo}
+`)
+		s := start(t, scheduler.WithTasks("echo"), scheduler.WithScheduleFile(path))
+		wantLines(t, "schedules", listed(t, s), "a v1 at 12:00:30 on Sundays", "b v1 at 06:00 on the 2nd of every month if it is a Sunday in 2000")
+		for entry, want := range map[string]string{
+			"cron: '0 9 * * *', dialect: quarz":  `schedules.yaml:2:53: invalid: cron: option dialect: unknown name "quarz"`,
+			"cron: '0 9 * * *', dialect: quartz": "schedules.yaml:2:32: scheduler: invalid: cron: parse",
+			"every: 1m, dialect: quartz":         "only cron expressions have one",
+		} {
+			write(t, path, "schedules:\n  - {id: a, task: echo, "+entry+"}\n")
+			if _, err := s.Lint(t.Context(), scheduler.WithScheduleFile(path)); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", entry, err, want)
+			}
+		}
+	})
+}
+
+// The published form of files accepts the names that are read.
+func TestDialect_of_the_schema(t *testing.T) {
+	data, err := os.ReadFile("internal/schedfile/schedules.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Defs struct {
+			Schedule struct {
+				Properties struct{ Dialect struct{ Pattern string } }
+			}
+		} `json:"$defs"`
+	}
+	if err := json.Unmarshal(data, &schema); err != nil {
+		t.Fatal(err)
+	}
+	pattern := regexp.MustCompile(schema.Defs.Schedule.Properties.Dialect.Pattern)
+	_, all, _ := strings.Cut((cron.Quartz | 1<<11 - 1).String(), " ") // every flag
+	for _, text := range []string{all, "plain", "standard | year?", "quartz|and", "", "Quartz", "standard|", "v1 plain", "quartz,and"} {
+		if _, err := cron.ParseDialect(text); (err == nil) != pattern.MatchString(text) {
+			t.Errorf("%q: read with %v, the form says %v", text, err, pattern.MatchString(text))
+		}
 	}
 }

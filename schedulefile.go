@@ -307,6 +307,13 @@ func fileTrigger(e *schedfile.Schedule) (t Trigger, err error) {
 	if e.Zone != "" {
 		opts = append(opts, Zone(e.Zone))
 	}
+	if e.Dialect != "" {
+		d, err := cron.ParseDialect(e.Dialect)
+		if err != nil {
+			return t, &schedfile.Error{Pos: e.At("dialect"), Err: fmt.Errorf("%w: %w", ErrInvalid, err)}
+		}
+		opts = append(opts, Dialect(d))
+	}
 	if e.DST != "" {
 		p := slices.IndexFunc([]DSTPolicy{DSTRunOnce, DSTSkip, DSTShift, DSTBoth}, func(p DSTPolicy) bool { return p.String() == e.DST })
 		if p < 0 {

@@ -118,8 +118,8 @@ func ParseDialect(text string) (Dialect, error) {
 			flags, known = 1<<at, true
 		}
 		if !known {
-			return 0, &OptionError{Option: "dialect", Msg: fmt.Sprintf("unknown name %q: want plain, standard or quartz, or of %s, with | between them",
-				name, strings.Join(flagNames[:], " "))}
+			return 0, &OptionError{Option: "dialect", Msg: fmt.Sprintf("unknown name %q: want plain, standard, quartz, or several of these and of %s with | between them",
+				name, strings.Join(flagNames[:len(flagNames)-1], ", "))}
 		}
 		d |= flags
 	}

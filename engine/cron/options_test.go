@@ -25,7 +25,7 @@ func TestParseDialect(t *testing.T) {
 	}
 	for _, text := range []string{"", "Quartz", "standard,year", "standard|", "v1 plain"} {
 		_, err := cron.ParseDialect(text)
-		if _, ok := errors.AsType[*cron.OptionError](err); !ok || !strings.Contains(err.Error(), "want plain, standard or quartz") {
+		if _, ok := errors.AsType[*cron.OptionError](err); !ok || !strings.Contains(err.Error(), "want plain, standard, quartz") {
 			t.Errorf("%q: %v, want an OptionError that names the names", text, err)
 		}
 	}

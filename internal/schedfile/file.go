@@ -49,7 +49,8 @@ type Schedule struct {
 	Pos    Pos
 	Places map[string]Pos // of the values, by field
 
-	ID, Cron, Zone, DST, HashKey  string
+	ID, Cron, Dialect             string
+	Zone, DST, HashKey            string
 	Every, After, Jitter          time.Duration
 	Times                         []time.Time
 	Start, End                    time.Time
@@ -148,7 +149,7 @@ func (p *parser) schedule(n *yaml.Node) *Schedule {
 	count := func(to *int) func(*yaml.Node) { return func(n *yaml.Node) { *to = p.count(n) } }
 	moment := func(to *time.Time) func(*yaml.Node) { return func(n *yaml.Node) { *to = p.time(n) } }
 	known := map[string]func(*yaml.Node){
-		"id": text(&s.ID), "cron": text(&s.Cron), "zone": text(&s.Zone), "dst": text(&s.DST), "hash_key": text(&s.HashKey),
+		"id": text(&s.ID), "cron": text(&s.Cron), "dialect": text(&s.Dialect), "zone": text(&s.Zone), "dst": text(&s.DST), "hash_key": text(&s.HashKey),
 		"every": span(&s.Every), "after": span(&s.After), "jitter": span(&s.Jitter), "start": moment(&s.Start), "end": moment(&s.End),
 		"task": text(&s.Task), "queue": text(&s.Queue), "tenant": text(&s.Tenant), "priority": text(&s.Priority),
 		"timeout": span(&s.Timeout), "expire_after": span(&s.ExpireAfter), "attempts": count(&s.Attempts),
