@@ -14,6 +14,9 @@
 // they were handed for as long as they like, a flush is a consistent picture of
 // one log index without copying anything, and events carry records themselves.
 //
+// A schedule to which nothing is about to happen rests: only its encoded form is
+// kept, once it is durable, and a record is made of it when somebody asks.
+//
 // # Two clocks
 //
 // Elapsed only grows and is the clock of delays, backoff, leases, intervals,
