@@ -38,7 +38,7 @@ func (s *Scheduler) ExplainTick(ctx context.Context, id string, at time.Time) (T
 	if e.Tick.Outcome != 0 {
 		e.Reason = e.Tick.sentence()
 	} else {
-		e.Reason = b.absence(at.UnixNano())
+		e.Reason = b.absence(ctx, at.UnixNano())
 	}
 	return e, nil
 }
@@ -66,12 +66,18 @@ func (t *Tick) sentence() string {
 }
 
 // absence tells why the ledger has nothing at a time.
-func (b *book) absence(at int64) string {
+func (b *book) absence(ctx context.Context, at int64) string {
 	sc := b.sc
 	now := b.now()
 	switch {
 	case sc.Deleted != 0 && at > sc.Deleted+b.now()-b.elapsed:
 		return "the schedule was deleted at " + b.text(sc.Deleted+b.wall-b.elapsed)
+	case sc.Trigger.Kind == store.TriggerCustom && at == sc.Next && at > now && !sc.Paused:
+		text := fmt.Sprintf("it is to come in %v", time.Duration(at-now).Round(time.Second))
+		if why := b.s.askWaits(ctx, sc.ID); why != "" {
+			text += ", but " + why
+		}
+		return text
 	case b.rule == nil:
 		return "this node cannot evaluate its trigger: " + b.fault.Error()
 	case sc.Trigger.TickClock() == store.Wall && b.rule.Next(at-1) != at:

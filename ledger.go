@@ -98,7 +98,7 @@ func (s *Scheduler) openBook(ctx context.Context, id string) (*book, error) {
 	if b.rule, b.fault = compileTrigger(&b.sc.Trigger, env); b.rule != nil {
 		b.loc = b.rule.Location()
 	}
-	if t := b.undecided(); t != nil {
+	if t := b.undecided(ctx); t != nil {
 		b.unflushed[keyOf(t)] = t
 	}
 	return b, nil
@@ -110,18 +110,25 @@ func (b *book) now() int64 { return clockTime(b.sc.Trigger.TickClock(), b.wall, 
 // undecided returns the row that tells of ticks whose time has come and that stay
 // undecided: the schedule is paused, or its trigger cannot be evaluated. nil if there
 // are none.
-func (b *book) undecided() *store.Tick {
+func (b *book) undecided(ctx context.Context) *store.Tick {
 	sc := b.sc
 	if sc.Next == 0 || sc.Next > b.now() {
 		return nil
 	}
 	t := &store.Tick{Schedule: sc.Number, Version: sc.Version, From: sc.Next, To: sc.Next, Decided: b.wall}
 	switch {
-	case b.rule == nil:
-		t.Outcome, t.Reason = TickBlocked, b.fault.Error()
 	case sc.Paused:
-		t.Outcome, t.Reason, t.To = TickPaused, "the schedule is paused", b.rule.Last(sc.Next, b.now())
-	default:
+		t.Outcome, t.Reason = TickPaused, "the schedule is paused"
+		if b.rule != nil {
+			t.To = b.rule.Last(sc.Next, b.now())
+		}
+		return t
+	case sc.Trigger.Kind == store.TriggerCustom:
+		t.Reason = b.s.askWaits(ctx, sc.ID)
+	case b.rule == nil:
+		t.Reason = b.fault.Error()
+	}
+	if t.Outcome = TickBlocked; t.Reason == "" {
 		return nil
 	}
 	return t
@@ -286,6 +293,11 @@ func (r *ledgerReader) ticks(row *store.Tick) iter.Seq[int64] {
 		rule, at := r.book.rule, row.From
 		if r.book.sc.Trigger.TickClock() == store.Wall {
 			at = rule.Next(at - 1) // a pause over ticks that were decided before is cut at them, not at ticks
+		}
+		if at == 0 && r.book.sc.Trigger.Kind == store.TriggerCustom { // it does not answer
+			r.book.rule, r.book.fault = nil, errSlow
+			yield(row.From)
+			return
 		}
 		if at != 0 && at < r.from {
 			if at = rule.Last(at, r.from); at < r.from {

@@ -413,5 +413,6 @@ func (s *Scheduler) Health(context.Context) Health {
 	if fault := s.fileFault.Load(); fault != nil {
 		h.Reasons = append(h.Reasons, "the schedule files are not in force: "+(*fault).Error())
 	}
+	h.Reasons = append(h.Reasons, s.waiting()...)
 	return h
 }

@@ -2,15 +2,12 @@ package scheduler_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/escapement-go/scheduler"
-	"github.com/escapement-go/scheduler/engine/cron"
 )
 
 func TestAfter(t *testing.T) {
@@ -128,87 +125,6 @@ func TestJitter(t *testing.T) {
 	if len(seen) != 6 {
 		t.Errorf("starts come together: %v", again)
 	}
-}
-
-// each ticks at the multiples of its parameter.
-func each(params json.RawMessage) (cron.Schedule, error) {
-	var p struct{ Every time.Duration }
-	if err := json.Unmarshal(params, &p); err != nil || p.Every <= 0 {
-		return nil, fmt.Errorf("want a period: %w", errors.Join(err))
-	}
-	return beats(p.Every), nil
-}
-
-type beats time.Duration
-
-func (b beats) Next(after time.Time) time.Time {
-	return after.Truncate(time.Duration(b)).Add(time.Duration(b))
-}
-
-func TestCustom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var notes journal
-		opts := []scheduler.Option{scheduler.WithDataDir(t.TempDir()), beat(&notes)}
-		with := append(opts, scheduler.WithTrigger("each", each))
-		s := start(t, with...)
-		custom := scheduler.Custom("each", map[string]any{"Every": 90 * time.Second})
-		mustSchedule(t, s, "s", custom, scheduler.Misfire(scheduler.CatchUp{Policy: scheduler.CatchUpAll}))
-		time.Sleep(200 * time.Second)
-		wantLines(t, "starts", notes.take(), "1m30s", "3m0s")
-		for what, trigger := range map[string]scheduler.Trigger{
-			"another name": scheduler.Custom("none", nil), "bad parameters": scheduler.Custom("each", 1), "no JSON": scheduler.Custom("each", func() {}),
-		} {
-			wantErr(t, what, s.Schedule(t.Context(), "x", trigger, echo.With("")), scheduler.ErrInvalid)
-		}
-		shutdown(t, s)
-
-		// A build without it: the schedule stands still and says so, others go on.
-		s = start(t, opts...)
-		mustSchedule(t, s, "other", scheduler.Cron("* * * * *"))
-		time.Sleep(400*time.Second - time.Since(epoch))
-		wantLines(t, "starts of the other", notes.take(), "4m0s", "5m0s", "6m0s")
-		ticks := collect(t, s.Ticks(t.Context(), "s", epoch.Add(200*time.Second), epoch.Add(time.Hour)))
-		if len(ticks) != 1 || ticks[0].Outcome != scheduler.TickBlocked || ticks[0].Nominal.Sub(epoch) != 270*time.Second {
-			t.Errorf("ledger: got %+v, want the tick of 4m30s to be blocked", ticks)
-		}
-		shutdown(t, s)
-
-		start(t, with...)
-		time.Sleep(time.Second)
-		if got := notes.take(); len(got) != 2 {
-			t.Errorf("starts: %v, want the ticks of 4m30s and 6m0s to be made up", got)
-		}
-	})
-}
-
-// twice ticks at two times and panics when it is asked for another.
-type twice struct{}
-
-func (twice) Next(after time.Time) time.Time {
-	next := after.Truncate(time.Minute).Add(time.Minute)
-	if next.Sub(epoch) > 2*time.Minute {
-		panic("no more")
-	}
-	return next
-}
-
-func TestCustom_a_panic_ends_its_own_ticks_alone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var notes journal
-		s := start(t, beat(&notes),
-			scheduler.WithTrigger("twice", func(json.RawMessage) (cron.Schedule, error) { return twice{}, nil }),
-			scheduler.WithTrigger("at once", func(json.RawMessage) (cron.Schedule, error) { panic("no") }))
-		mustSchedule(t, s, "s", scheduler.Custom("twice", nil))
-		mustSchedule(t, s, "other", scheduler.Cron("*/4 * * * *"))
-		if err := s.Schedule(t.Context(), "x", scheduler.Custom("at once", nil), echo.With("")); err == nil {
-			t.Error("a trigger that panics when it is made was accepted")
-		}
-		time.Sleep(5 * time.Minute)
-		wantLines(t, "starts", notes.take(), "1m0s", "2m0s", "4m0s")
-		if h := s.Health(t.Context()); !h.OK {
-			t.Errorf("health: %+v", h)
-		}
-	})
 }
 
 func TestExcept(t *testing.T) {

@@ -36,6 +36,7 @@ type Scheduler struct {
 	storage  storage
 	node     *cluster.Node
 	dispatch *dispatch.Dispatcher
+	triggers *triggers
 	contact  *contact     // nil on a lone node
 	pool     *worker.Pool // nil on a node that executes nothing
 	session  uint64
@@ -149,10 +150,12 @@ func (s *Scheduler) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.alarm = s.newAlarm()
+	s.triggers = newTriggers(ctx, s)
 	s.dispatch = dispatch.New(dispatch.Config{
 		Kick:      func() { s.node.Kick() },
 		Now:       func() (wall, elapsed int64) { return s.node.Now() },
 		Compile:   func(st *store.State, sc *store.Schedule) (dispatch.Rule, error) { return s.compile(st, sc) },
+		Ask:       s.triggers.begin,
 		Random:    rand.Uint64,
 		Alarm:     s.alarm,
 		Logger:    s.cfg.logger,
@@ -317,6 +320,9 @@ func (s *Scheduler) close(ctx context.Context) error {
 		s.stop()
 	}
 	s.loops.Wait()
+	if s.triggers != nil {
+		s.triggers.close()
+	}
 	if s.node != nil {
 		last, cancel := outlast(ctx, closeTimeout)
 		defer cancel()

@@ -245,6 +245,14 @@ func (s *Scheduler) putSchedule(ctx context.Context, d *scheduleDef) error {
 
 // put sets a schedule; its next tick is counted from now.
 func (s *Scheduler) put(ctx context.Context, p *store.PutSchedule) error {
+	if p.Schedule.Trigger.Kind == store.TriggerCustom {
+		next, err := s.triggers.first(ctx, &p.Schedule)
+		if err != nil {
+			return err
+		}
+		p.Next = next
+		return s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: p})
+	}
 	var env trigger.Env
 	s.node.View(func(st *store.State) { env = s.env(st, &p.Schedule) })
 	rule, err := compileTrigger(&p.Schedule.Trigger, env)

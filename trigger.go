@@ -2,9 +2,7 @@ package scheduler
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -78,44 +76,6 @@ func After(d time.Duration, opts ...TriggerOption) Trigger {
 		t.err = fmt.Errorf("scheduler: after %v: %w: shorter than a millisecond", d, ErrInvalid)
 	}
 	return t.with(opts)
-}
-
-// Custom triggers by a Go function that is registered under the name on every node
-// that may lead ([WithTrigger]). params are its parameters, which are stored as JSON.
-// On a leader that does not have it the schedule stands still, and its ledger and
-// [Scheduler.ExplainTick] say so.
-func Custom(name string, params any, opts ...TriggerOption) Trigger {
-	t := Trigger{data: store.Trigger{Kind: store.TriggerCustom, Name: name}}
-	t.err = checkName("scheduler: trigger name", name)
-	data, err := json.Marshal(params)
-	if err != nil && t.err == nil {
-		t.err = fmt.Errorf("scheduler: parameters of trigger %q: %w: %w", name, ErrInvalid, err)
-	}
-	t.data.Params = data
-	return t.with(opts)
-}
-
-// A TriggerFunc makes a trigger of its parameters. What it returns is asked for the
-// first tick strictly after a time, by the leader, under a lock: it must be quick, and
-// equal questions have equal answers. The zero Time means never, and so does a panic,
-// which is logged; a schedule of github.com/robfig/cron/v3 will do.
-type TriggerFunc func(params json.RawMessage) (cron.Schedule, error)
-
-// WithTrigger registers a Go trigger under a name for [Custom].
-func WithTrigger(name string, f TriggerFunc) Option {
-	return option(func(c *config) {
-		c.fault(checkName("scheduler: trigger name", name))
-		switch {
-		case f == nil:
-			c.fault(fmt.Errorf("scheduler: trigger %q is nil: %w", name, ErrInvalid))
-		case c.triggers[name] != nil:
-			c.fault(fmt.Errorf("scheduler: trigger %q: %w", name, ErrDuplicate))
-		}
-		if c.triggers == nil {
-			c.triggers = make(map[string]TriggerFunc)
-		}
-		c.triggers[name] = f
-	})
 }
 
 // Times triggers at each of the given times once. [Trigger.With] adds options.
@@ -312,38 +272,6 @@ func compileTrigger(t *store.Trigger, env trigger.Env) (*trigger.Rule, error) {
 	return r, nil
 }
 
-// guardTrigger makes a Go trigger whose panics end nothing but its own ticks: it is
-// asked where a panic would end the node, and then the next one that leads.
-func guardTrigger(name string, f TriggerFunc, params []byte, log *slog.Logger) (made cron.Schedule, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("scheduler: trigger %q panics: %v", name, r)
-		}
-	}()
-	made, err = f(params)
-	if err != nil || made == nil {
-		return nil, cmp.Or(err, fmt.Errorf("scheduler: trigger %q is nil: %w", name, ErrInvalid))
-	}
-	return guardedTrigger{made, name, log}, nil
-}
-
-type guardedTrigger struct {
-	cron.Schedule
-	name string
-	log  *slog.Logger
-}
-
-// Next implements [cron.Schedule].
-func (g guardedTrigger) Next(after time.Time) (next time.Time) {
-	defer func() {
-		if r := recover(); r != nil {
-			g.log.Error("trigger panics, it has no further tick", keyTrigger, g.name, keyError, r)
-			next = time.Time{}
-		}
-	}()
-	return g.Schedule.Next(after)
-}
-
 // compile gives the trigger of a schedule its meaning, with the calendars of the
 // state.
 func (s *Scheduler) compile(st *store.State, sc *store.Schedule) (*trigger.Rule, error) {
@@ -353,11 +281,7 @@ func (s *Scheduler) compile(st *store.State, sc *store.Schedule) (*trigger.Rule,
 // env returns what the meaning of a schedule's trigger depends on.
 func (s *Scheduler) env(st *store.State, sc *store.Schedule) trigger.Env {
 	env := trigger.Env{ID: sc.ID, Cache: &s.calendars, Custom: func(name string, params []byte) (cron.Schedule, error) {
-		f := s.cfg.triggers[name]
-		if f == nil {
-			return nil, fmt.Errorf("%w trigger %q: see WithTrigger", trigger.ErrUnknown, name)
-		}
-		return guardTrigger(name, f, params, s.cfg.logger)
+		return s.triggers.patient(sc.ID, name, params)
 	}}
 	calendars := make(map[string]*store.Calendar)
 	for i := range sc.Trigger.Except {

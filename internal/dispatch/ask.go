@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -75,12 +76,18 @@ func (q *Question) Answer(rule Rule) Answer {
 	}
 }
 
+// Valid reports whether the question is one that can be answered.
+func (q *Question) Valid() bool {
+	return q.Kind >= AskTick && q.Kind <= AskAnew && (q.Kind != AskStarts || len(q.Schedule.Waiting) > 0)
+}
+
 // ask is a question and what has come of it.
 type ask struct {
 	question *Question
 	answer   *Answer // nil before it is there
 	late     bool    // something waits for the answer, which wakes it
 	outdated bool    // the answer, if there is one, does not count any more
+	healed   bool    // the answer came after a failure
 
 	failures int
 	failed   int64 // ns elapsed of the first failure in a row
@@ -93,7 +100,11 @@ type askKey struct {
 	kind   QuestionKind
 }
 
-// The pause after a question that has failed grows up to askMost.
+// ErrSlow is wrapped by the error for a trigger that is still at it: asking again gets
+// what it comes to meanwhile.
+var ErrSlow = errors.New("it has not answered in time")
+
+// The pause after a question that has failed grows up to askMost, but for [ErrSlow].
 const (
 	askFirst = time.Second
 	askMost  = 30 * time.Second
@@ -146,7 +157,13 @@ func (a *ask) about(sc *store.Schedule) bool {
 // put asks a question.
 func (d *Dispatcher) put(st *store.State, sc *store.Schedule, kind QuestionKind, a *ask) {
 	wall, _ := d.cfg.Now()
-	q := &Question{Kind: kind, Now: wall, Schedule: &store.Schedule{
+	a.question, a.answer, a.again, a.outdated = NewQuestion(st, sc, kind, wall), nil, 0, false
+	d.cfg.Ask(a.question)
+}
+
+// NewQuestion makes a question about sc.
+func NewQuestion(st *store.State, sc *store.Schedule, kind QuestionKind, now int64) *Question {
+	q := &Question{Kind: kind, Now: now, Schedule: &store.Schedule{
 		ID: sc.ID, Number: sc.Number, Version: sc.Version, Trigger: sc.Trigger, CatchUp: sc.CatchUp, MaxAge: sc.MaxAge,
 		MaxCount: sc.MaxCount, Next: sc.Next, Decided: sc.Decided, Pause: sc.Pause,
 	}}
@@ -162,8 +179,7 @@ func (d *Dispatcher) put(st *store.State, sc *store.Schedule, kind QuestionKind,
 			t.Except = append(t.Except, x)
 		}
 	}
-	a.question, a.answer, a.again, a.outdated = q, nil, 0, false
-	d.cfg.Ask(q)
+	return q
 }
 
 // Told gives the answer to a question of [Config].Ask, or says why there is none. It may
@@ -183,7 +199,11 @@ func (d *Dispatcher) Told(q *Question, answer Answer, err error) {
 			d.cfg.Logger.Error("trigger does not answer, its schedule waits", keySchedule, sc.ID, keyTrigger, sc.Trigger.Name, keyError, err)
 		}
 		a.err = err
-		a.again = elapsed + int64(min(askFirst<<min(a.failures, 10), askMost))
+		pause := min(askFirst<<min(a.failures, 10), askMost)
+		if errors.Is(err, ErrSlow) {
+			pause = askFirst
+		}
+		a.again = elapsed + int64(pause)
 		a.failures++
 		d.askAt = min(d.askAt, a.again)
 		d.poke()
@@ -192,7 +212,7 @@ func (d *Dispatcher) Told(q *Question, answer Answer, err error) {
 	if a.failures > 0 {
 		d.cfg.Logger.Info("trigger answers again", keySchedule, sc.ID, keyTrigger, sc.Trigger.Name)
 	}
-	a.answer, a.failures, a.err = &answer, 0, nil
+	a.answer, a.healed, a.failures, a.err = &answer, a.failures > 0, 0, nil
 	if !a.late {
 		return
 	}

@@ -134,8 +134,8 @@ func (p *preparation) decide(sc *store.Schedule) {
 // the answer is there.
 func (p *preparation) decideAsked(sc *store.Schedule) {
 	a := p.d.awaited(p.st, sc, AskTick)
+	asked := p.d.questions[askKey{sc.Number, AskTick}]
 	if a != nil {
-		asked := p.d.questions[askKey{sc.Number, AskTick}]
 		more := a.Tick == nil && a.Next != 0 && a.Next <= p.wall // there is more to decide by now
 		back := a.Tick != nil && asked.question.Now > p.wall+stepBack
 		if more || back {
@@ -147,9 +147,25 @@ func (p *preparation) decideAsked(sc *store.Schedule) {
 	case a == nil:
 	case a.Tick != nil:
 		t := *a.Tick
+		if asked.healed {
+			excuse(&t)
+		}
 		p.propose(sc, &t)
 	default:
 		p.decideBy(known{sc.Next, a.Next}, sc)
+	}
+}
+
+// excuse says of ticks that are late that it was for the trigger, which gave no answer.
+func excuse(t *store.TickCommand) {
+	if t.Reason == notRunning {
+		t.Reason = noAnswer
+	}
+	t.Spans = slices.Clone(t.Spans)
+	for i := range t.Spans {
+		if t.Spans[i].Reason == notRunning {
+			t.Spans[i].Reason = noAnswer
+		}
 	}
 }
 
@@ -218,6 +234,7 @@ func verdict(rule Rule, sc *store.Schedule, now int64) *store.TickCommand {
 // The reasons for what becomes of ticks.
 const (
 	notRunning = "the scheduler was not running"
+	noAnswer   = "the trigger had given no answer"
 	tooOld     = "it was older than the schedule allows"
 	tooMany    = "more ticks were missed than the schedule makes up"
 )
