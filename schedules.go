@@ -324,9 +324,9 @@ func (s *Scheduler) Schedules(ctx context.Context) iter.Seq2[Schedule, error] {
 func triggerOf(sc *store.Schedule) Trigger { return Trigger{data: sc.Trigger, id: sc.ID} }
 
 func viewSchedule(sc *store.Schedule, wall, elapsed int64) Schedule {
-	loc := time.UTC
-	if expr, err := trigger.Expr(&sc.Trigger, sc.ID); err == nil {
-		loc = expr.Location()
+	loc, err := trigger.Location(&sc.Trigger, sc.ID)
+	if err != nil {
+		loc = time.UTC // this build does not know the zone
 	}
 	v := Schedule{
 		ID: sc.ID, Version: int(sc.Version), Task: sc.Spec.Task, Trigger: triggerOf(sc),

@@ -149,8 +149,9 @@ type never struct{}
 
 func (never) Next(time.Time) time.Time { return time.Time{} }
 
-// Zone names the IANA time zone in which a cron expression is read. A zone that
-// this build does not know is an error, never UTC.
+// Zone names the IANA time zone in which a cron expression is read, and the days and
+// windows of calendars ([Except]) with it. A zone that this build does not know is an
+// error, never UTC.
 func Zone(name string) TriggerOption {
 	return triggerOption(func(t *Trigger) { t.data.Zone = name })
 }

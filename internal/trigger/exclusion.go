@@ -44,7 +44,7 @@ func (r *Rule) exclude(x *store.Exclusion, env *Env) error {
 		}
 		return nil
 	case x.Expr != "":
-		expr, err := cron.Options{Dialect: windowDialect, Zone: r.data.Zone}.Parse(x.Expr)
+		expr, err := cron.Options{Dialect: windowDialect, Zone: r.loc.String()}.Parse(x.Expr)
 		if err != nil {
 			return fmt.Errorf("excluded window: %w", err)
 		}

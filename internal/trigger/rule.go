@@ -33,6 +33,7 @@ type Env struct {
 // concurrent use if its Go trigger is.
 type Rule struct {
 	data   *store.Trigger
+	loc    *time.Location
 	cron   *cron.Expr
 	custom cron.Schedule
 	except []exclusion
@@ -41,7 +42,8 @@ type Rule struct {
 // Compile gives a trigger its meaning. t is kept. Errors: those of engine/cron,
 // [ErrUnknown], and others that say what is wrong.
 func Compile(t *store.Trigger, env Env) (*Rule, error) {
-	r := &Rule{data: t}
+	r := &Rule{data: t, loc: time.UTC}
+	var err error
 	switch t.Kind {
 	case store.TriggerEvery, store.TriggerDelay:
 		if len(t.Except) > 0 {
@@ -49,15 +51,20 @@ func Compile(t *store.Trigger, env Env) (*Rule, error) {
 		}
 		return r, nil
 	case store.TriggerTimes:
-	case store.TriggerCron:
-		expr, err := Expr(t, env.ID)
-		if err != nil {
+		if r.loc, err = Location(t, env.ID); err != nil {
 			return nil, err
 		}
-		r.cron = expr
+	case store.TriggerCron:
+		if r.cron, err = Expr(t, env.ID); err != nil {
+			return nil, err
+		}
+		r.loc = r.cron.Location()
 	case store.TriggerCustom:
 		if env.Custom == nil {
 			return nil, fmt.Errorf("%w trigger %q: this process has no such Go trigger", ErrUnknown, t.Name)
+		}
+		if r.loc, err = Location(t, env.ID); err != nil {
+			return nil, err
 		}
 		custom, err := env.Custom(t.Name, t.Params)
 		if err != nil {
@@ -68,7 +75,7 @@ func Compile(t *store.Trigger, env Env) (*Rule, error) {
 		return nil, fmt.Errorf("%w trigger kind %d", ErrUnknown, t.Kind)
 	}
 	for i := range t.Except {
-		if err := r.exclude(&t.Except[i], &env); err != nil {
+		if err = r.exclude(&t.Except[i], &env); err != nil {
 			return nil, err
 		}
 	}
@@ -90,16 +97,24 @@ func Expr(t *store.Trigger, id string) (*cron.Expr, error) {
 	}.Parse(t.Expr)
 }
 
+// Location returns the zone in which a trigger is read, its calendars too; id is as in
+// [Expr]. Errors: those of engine/cron.
+func Location(t *store.Trigger, id string) (*time.Location, error) {
+	expr, err := cron.Options{Zone: t.Zone}.Parse("* * * * *") // looks the zone up
+	if t.Kind == store.TriggerCron {
+		expr, err = Expr(t, id) // which may name another
+	}
+	if err != nil {
+		return nil, err
+	}
+	return expr.Location(), nil
+}
+
 // Cron returns the expression of a cron trigger, nil of another kind.
 func (r *Rule) Cron() *cron.Expr { return r.cron }
 
 // Location returns the zone in which the trigger is read.
-func (r *Rule) Location() *time.Location {
-	if r.cron != nil {
-		return r.cron.Location()
-	}
-	return time.UTC
-}
+func (r *Rule) Location() *time.Location { return r.loc }
 
 // Excluded returns the end of the excluded stretch that holds a time at which the
 // trigger would have a tick otherwise; 0 if there is none.

@@ -115,6 +115,16 @@ func TestRule_Exclusions(t *testing.T) {
 			cronTrigger("0 9 * * *", "", store.Exclusion{ICS: vevent("DTSTART:20240506T080000Z", "DURATION:PT2H", "RRULE:FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30")}),
 			"2024-05-12 10:00", "05-13 09:00",
 		},
+		"a window in the zone of a prefix": {
+			cronTrigger("TZ=Asia/Tokyo 0 9,12 * * *", "", store.Exclusion{Expr: "0 8 * * *", Length: int64(2 * time.Hour)}),
+			"2024-05-01 10:00", "05-01 12:00, 05-02 12:00",
+		},
+		"days of times, in their zone": {
+			&store.Trigger{
+				Kind: store.TriggerTimes, Zone: "Asia/Tokyo", Except: []store.Exclusion{{Days: []int32{day("2024-05-02")}}},
+				Times: []int64{instant("2024-05-01 14:00"), instant("2024-05-01 16:00"), instant("2024-05-02 16:00")},
+			}, "2024-05-01 00:00", "05-01 23:00, 05-03 01:00",
+		},
 		"several": {
 			cronTrigger("0 0 * * *", "", store.Exclusion{Days: []int32{day("2024-05-02")}}, store.Exclusion{Days: []int32{day("2024-05-03")}}),
 			"2024-05-01 12:00", "05-04 00:00",
