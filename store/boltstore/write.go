@@ -80,25 +80,25 @@ func sortedRuns(runs []store.ChangedRun) []*store.ChangedRun {
 
 // live writes the other live records.
 func (w *writer) live(f *store.Flush) error {
-	if err := putAll(w, schedulesBucket, f.Schedules, textKey); err != nil {
+	if err := putAll(w, schedulesBucket, randomFill, f.Schedules, textKey); err != nil {
 		return err
 	}
-	if err := putAll(w, queuesBucket, f.Queues, textKey); err != nil {
+	if err := putAll(w, queuesBucket, randomFill, f.Queues, textKey); err != nil {
 		return err
 	}
-	if err := putAll(w, sessionsBucket, f.Sessions, numberKey); err != nil {
+	if err := putAll(w, sessionsBucket, randomFill, f.Sessions, numberKey); err != nil {
 		return err
 	}
-	if err := putAll(w, uniquesBucket, f.Uniques, textKey); err != nil {
+	if err := putAll(w, uniquesBucket, randomFill, f.Uniques, textKey); err != nil {
 		return err
 	}
-	if err := putAll(w, calendarsBucket, f.Calendars, textKey); err != nil {
+	if err := putAll(w, calendarsBucket, randomFill, f.Calendars, textKey); err != nil {
 		return err
 	}
-	if err := putAll(w, versionsBucket, f.Versions, versionKey); err != nil {
+	if err := putAll(w, versionsBucket, appendFill, f.Versions, versionKey); err != nil {
 		return err
 	}
-	if err := putAll(w, segmentsBucket, f.Segments, segmentKey); err != nil {
+	if err := putAll(w, segmentsBucket, randomFill, f.Segments, segmentKey); err != nil {
 		return err
 	}
 	if len(f.Tasks) == 0 {
@@ -121,11 +121,11 @@ func (w *writer) live(f *store.Flush) error {
 func putAll[K comparable, R any, P interface {
 	*R
 	codec
-}](w *writer, path string, recs map[K]P, key func(K) []byte) error {
+}](w *writer, path string, fill float64, recs map[K]P, key func(K) []byte) error {
 	if len(recs) == 0 {
 		return nil
 	}
-	t, err := w.table(path, randomFill)
+	t, err := w.table(path, fill)
 	if err != nil {
 		return err
 	}
