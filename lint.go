@@ -85,14 +85,14 @@ func (m *meant) lint(now time.Time, took time.Duration, add func(Finding)) {
 		add(Finding{Severity: cron.Fault, Rule: RuleBlocked, Text: "its trigger cannot be evaluated: " + m.fault.Error()})
 		return
 	}
-	var own []Finding
+	over := false
 	if e := m.rule.Cron(); e != nil {
-		own = lintExpr(e, now)
+		for _, f := range lintExpr(e, now) {
+			add(f)
+			over = over || f.Rule == cron.RuleNever || f.Rule == cron.RuleOver
+		}
 	}
-	for _, f := range own {
-		add(f)
-	}
-	if m.sc.Next == 0 && m.sc.Trigger.Kind != store.TriggerDelay && len(own) == 0 {
+	if m.sc.Next == 0 && m.sc.Trigger.Kind != store.TriggerDelay && !over {
 		add(Finding{Severity: cron.Warning, Rule: cron.RuleOver, Text: "it has no tick any more: its trigger, its calendars or its number of runs leave none"})
 	}
 	m.lintDay(now.UnixNano(), took, add)
@@ -339,7 +339,11 @@ func (s *Scheduler) custom(name string, params []byte) (cron.Schedule, error) {
 	if f == nil {
 		return nil, fmt.Errorf("%w trigger %q: see WithTrigger", trigger.ErrUnknown, name)
 	}
-	return f(params)
+	made, err := f(params)
+	if made == nil && err == nil {
+		err = fmt.Errorf("trigger %q is nil: %w", name, ErrInvalid)
+	}
+	return made, err
 }
 
 // where returns the place of a definition of a file.

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -45,7 +46,7 @@ func TestLint_before_Start(t *testing.T) {
 		write(t, path, `schedules:
   - {id: never, cron: '0 0 31 2 *', task: echo}
   - {id: over, cron: '@daily', end: 1999-01-01T00:00:00Z, task: echo}
-  - {id: trap, cron: '0 0 13 * FRI', task: echo}
+  - {id: trap, cron: '0 0 13 * FRI', end: 1999-01-01T00:00:00Z, task: echo}
   - {id: night, cron: '30 2 * * *', zone: America/New_York, task: echo}
   - {id: holidays, cron: '@daily', except: [{calendar: holidays}], task: echo}
   - {id: task, cron: '@daily', task: other}
@@ -55,6 +56,7 @@ func TestLint_before_Start(t *testing.T) {
 			"schedules.yaml:2:10: never: fault: never: never fires",
 			"schedules.yaml:3:10: over: warning: over: it has no tick any more",
 			"schedules.yaml:4:10: trap: warning: either-day: fires on the 13th of the month and also on Fridays, since either day field is enough; for both at once write +FRI",
+			"schedules.yaml:4:10: trap: warning: over: it has no tick any more",
 			"schedules.yaml:5:10: night: note: gap: 02",
 			"note: hot-minute: 20 schedules tick in the minute of 2000-01-01 04",
 		}
@@ -67,7 +69,7 @@ func TestLint_before_Start(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if gap := found[4]; gap.Rule != cron.RuleGap || !strings.Contains(gap.Text, "on 2000-04-02") || len(gap.Times) != 1 {
+		if gap := found[5]; gap.Rule != cron.RuleGap || !strings.Contains(gap.Text, "on 2000-04-02") || len(gap.Times) != 1 {
 			t.Errorf("daylight saving without a date: %+v", gap)
 		}
 		bare, err := scheduler.New()
@@ -85,19 +87,21 @@ func TestLint_of_the_options(t *testing.T) {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "a.yaml"), "schedules:\n  - {id: file, cron: '0 0 31 2 *', task: echo}\n")
 		s, err := scheduler.New(scheduler.WithTasks("echo"), scheduler.WithScheduleFile(dir), scheduler.WithTrigger("each", each),
+			scheduler.WithTrigger("nil", func(json.RawMessage) (cron.Schedule, error) { return nil, nil }),
 			scheduler.WithSchedule("code", scheduler.Cron("0 0 30 2 *"), echo.With("")),
 			scheduler.WithSchedule("go", scheduler.Custom("each", map[string]any{"Every": time.Hour}), echo.With("")),
+			scheduler.WithSchedule("nil", scheduler.Custom("nil", nil), echo.With("")),
 			scheduler.WithSchedule("unknown", scheduler.Custom("none", nil), echo.With("")))
 		if err != nil {
 			t.Fatal(err)
 		}
-		code := []string{"code: fault: never: never fires", "unknown: fault: blocked: its trigger cannot be evaluated"}
-		wantLines(t, "the options", findings(t, s, dir), append([]string{code[0], "a.yaml:2:10: file: fault: never: never fires"}, code[1])...)
+		code := []string{"code: fault: never: never fires", "nil: fault: blocked: its trigger cannot be evaluated", "unknown: fault: blocked: its trigger cannot be evaluated"}
+		wantLines(t, "the options", findings(t, s, dir), code[0], "a.yaml:2:10: file: fault: never: never fires", code[1], code[2])
 		other := filepath.Join(t.TempDir(), "b.yaml")
 		write(t, other, "schedules: []")
 		wantLines(t, "another file", findings(t, s, dir, scheduler.WithScheduleFile(other)), code...)
 		more := scheduler.WithSchedule("more", scheduler.Cron("0 0 30 2 *"), echo.With(""))
-		if got := findings(t, s, dir, more); len(got) != 4 {
+		if got := findings(t, s, dir, more); len(got) != 5 {
 			t.Errorf("one more: %q", got)
 		}
 		_, err = s.Lint(t.Context(), scheduler.WithSchedule("code", scheduler.Cron("@daily"), echo.With("")))
