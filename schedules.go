@@ -253,6 +253,9 @@ func (s *Scheduler) put(ctx context.Context, p *store.PutSchedule) error {
 		p.Next = next
 		return s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: p})
 	}
+	if err := s.node.Promised(ctx); err != nil { // a calendar that was just set is to be found
+		return callError(err)
+	}
 	var env trigger.Env
 	s.node.View(func(st *store.State) { env = s.env(st, &p.Schedule) })
 	rule, err := compileTrigger(&p.Schedule.Trigger, env)
