@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -26,12 +27,14 @@ import (
 // what is wrong, by line and column. The form of the files is published as
 // internal/schedfile/schedules.schema.json.
 //
-// The files of one path have an owner, which is the application of [WithApp] unless
-// they say otherwise, and a generation. A schedule that another owner has declared is
-// a fault, and so files of an older generation change nothing. A schedule that is taken
-// out of the files stays, unless they set prune: then it is deleted.
+// The files of one path have one owner, which is the application of [WithApp] unless
+// they say otherwise, and a generation. A schedule that another owner has declared, or
+// that [WithSchedule] declares too, is a fault, and files of an older generation change
+// nothing. A schedule that is taken out of the files stays, unless they set prune: then
+// it is deleted.
 //
-// The files are looked at each second, and read once they have not changed for one.
+// The files, and the iCalendar files that they name, are looked at each second, and read
+// once they have not changed for one.
 func WithScheduleFile(path string) Declaration {
 	return declaration{func(c *config) {
 		switch {
@@ -44,13 +47,18 @@ func WithScheduleFile(path string) Declaration {
 	}}
 }
 
-// watchFiles is how often the files of schedules are looked at.
+// watchFiles is how often the files of schedules are looked at. Notices of the operating
+// system would come sooner, but a file has to rest for as long anyway, lest it is read
+// half written, and where files change by mounts, over a network or under an overlay no
+// notice comes. A look is a few calls of stat.
 const watchFiles = time.Second
 
 // The keys of log lines about the files of schedules.
 const (
 	keyPath      = "path"
 	keySchedules = "schedules" // how many
+
+	keyScheduleID = "schedule_id"
 )
 
 // followFiles applies the changes of the files of schedules until ctx ends. applied is
@@ -65,25 +73,36 @@ func (s *Scheduler) followFiles(ctx context.Context, applied string) {
 			return
 		case <-tick.C:
 		}
-		now := footprint(s.cfg.scheduleFile)
+		now := s.footprint()
 		if now == seen && now != applied { // nobody is writing any more
-			applied = s.applyFiles(ctx, now)
+			applied = s.applyFiles(ctx)
+			now = s.footprint() // they may name other files now
 		}
 		seen = now
 	}
 }
 
-// footprint changes with the files of a path.
-func footprint(path string) string {
+// footprint changes with the files of schedules, and with those that they named when
+// they were read last.
+func (s *Scheduler) footprint() string {
 	var b strings.Builder
-	for _, name := range scheduleFiles(path) {
-		if info, err := os.Stat(name); err == nil {
-			fmt.Fprintln(&b, name, info.Size(), info.ModTime().UnixNano())
-		} else {
-			fmt.Fprintln(&b, name, err)
-		}
+	for _, name := range slices.Concat(scheduleFiles(s.cfg.scheduleFile), s.fileNames) {
+		b.WriteString(look(name))
 	}
 	return b.String()
+}
+
+// look returns what a file looks like without reading it. What its name stands for may be
+// swapped, time and size being the same.
+func look(name string) string {
+	target, err := filepath.EvalSymlinks(name)
+	if err == nil {
+		var info os.FileInfo
+		if info, err = os.Stat(target); err == nil {
+			return fmt.Sprintln(name, target, info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	return fmt.Sprintln(name, err)
 }
 
 // scheduleFiles returns the files of a path, sorted: itself, or what is in it.
@@ -103,19 +122,20 @@ func scheduleFiles(path string) []string {
 
 // applyFiles applies the files of schedules as they are. It returns the footprint that is
 // done with: none if they are to be applied again although they have not changed.
-func (s *Scheduler) applyFiles(ctx context.Context, mark string) string {
-	set, err := s.readFiles()
+func (s *Scheduler) applyFiles(ctx context.Context) (mark string) {
+	s.fileNames = nil
+	mark = s.footprint()
+	set, err := s.readFiles(ctx)
+	s.fileNames, mark = set.names, mark+set.looks
 	if err != nil {
-		if last := s.fileFault.Swap(&err); last == nil || (*last).Error() != err.Error() {
-			s.cfg.logger.Error("schedule files are faulty and change nothing", keyPath, s.cfg.scheduleFile, keyError, err)
-		}
-		if errors.Is(err, ErrUnknownTask) || errors.Is(err, ErrConflict) || errors.Is(err, trigger.ErrUnknown) {
+		s.refuseFiles("schedule files are faulty and change nothing", err)
+		if errors.Is(err, ErrUnknownTask) || errors.Is(err, ErrConflict) || errors.Is(err, trigger.ErrUnknown) || errors.Is(err, errSlow) {
 			return "" // what they need may yet come to be
 		}
 		return mark
 	}
 	for _, d := range set.defs {
-		if err = s.putSchedule(ctx, d); err != nil {
+		if err = s.declareSchedule(ctx, d); err != nil {
 			err = fmt.Errorf("schedule %q: %w", d.id, err)
 			break
 		}
@@ -124,13 +144,19 @@ func (s *Scheduler) applyFiles(ctx context.Context, mark string) string {
 		err = s.pruneSchedules(ctx, set)
 	}
 	if err != nil {
-		s.fileFault.Store(&err)
-		s.cfg.logger.Warn("schedule files are not applied yet", keyPath, s.cfg.scheduleFile, keyError, err)
+		s.refuseFiles("schedule files are not applied yet", err)
 		return ""
 	}
 	s.fileFault.Store(nil)
 	s.cfg.logger.Info("schedule files applied", keyPath, s.cfg.scheduleFile, keySchedules, len(set.defs))
 	return mark
+}
+
+// refuseFiles notes and logs what is wrong with the files, once.
+func (s *Scheduler) refuseFiles(what string, err error) {
+	if last := s.fileFault.Swap(&err); last == nil || (*last).Error() != err.Error() {
+		s.cfg.logger.Error(what, keyPath, s.cfg.scheduleFile, keyError, err)
+	}
 }
 
 // fileSet is what the files of a path declare together.
@@ -139,20 +165,21 @@ type fileSet struct {
 	generation uint64
 	prune      bool
 	defs       []*scheduleDef
+	names      []string // of the other files that were read
+	looks      string   // of those, before
 }
 
 // readFiles reads the files and checks them against what is known; the error joins all
 // that is wrong with them.
-func (s *Scheduler) readFiles() (*fileSet, error) {
+func (s *Scheduler) readFiles(ctx context.Context) (*fileSet, error) {
 	set, err := s.parseFiles(s.cfg.scheduleFile)
 	faults := []error{err}
 	for i, p := range s.prospects(set.defs, true) {
-		rule, err := compileTrigger(&p.sc.Trigger, p.env)
-		if err == nil {
-			err = fires(rule, &p.sc.Trigger)
-		}
-		if err != nil {
+		if err := s.mayFire(ctx, &p); err != nil {
 			p.refusals = append(p.refusals, err)
+		}
+		if slices.ContainsFunc(s.cfg.schedules, func(d *scheduleDef) bool { return d.id == p.sc.ID }) {
+			p.refusals = append(p.refusals, fmt.Errorf("%w: WithSchedule declares it too", ErrDuplicate))
 		}
 		for _, err := range p.refusals {
 			faults = append(faults, &schedfile.Error{Pos: set.defs[i].at, Err: fmt.Errorf("schedule %q: %w", p.sc.ID, err)})
@@ -161,33 +188,46 @@ func (s *Scheduler) readFiles() (*fileSet, error) {
 	return set, errors.Join(faults...)
 }
 
+// mayFire returns why a schedule that is to be would never fire.
+func (s *Scheduler) mayFire(ctx context.Context, p *prospect) error {
+	if p.sc.Trigger.Kind == store.TriggerCustom {
+		_, err := s.triggers.first(ctx, &p.sc)
+		return err
+	}
+	rule, err := compileTrigger(&p.sc.Trigger, p.env)
+	if err != nil {
+		return err
+	}
+	return fires(rule, &p.sc.Trigger)
+}
+
 // parseFiles reads the files of a path; the error joins all that is wrong with them
 // whatever is known.
 func (s *Scheduler) parseFiles(path string) (*fileSet, error) {
 	set := &fileSet{owner: s.cfg.app, generation: s.cfg.generation}
 	var faults []error
+	var owner schedfile.Pos
 	places := make(map[string]schedfile.Pos)
 	for _, name := range scheduleFiles(path) {
-		data, err := os.ReadFile(name)
+		f, err := readFile(name)
 		if err != nil {
 			faults = append(faults, err)
 			continue
 		}
-		f, err := schedfile.Parse(name, data)
-		if err != nil {
-			faults = append(faults, err)
-			continue
+		if f.Owner != "" && owner.File != "" && f.Owner != set.owner {
+			faults = append(faults, &schedfile.Error{Pos: f.OwnerAt, Err: fmt.Errorf("owner %q: it is %q in %v: %w", f.Owner, set.owner, owner, ErrConflict)})
+		} else if f.Owner != "" {
+			set.owner, owner = f.Owner, f.OwnerAt
 		}
-		set.owner = cmp.Or(f.Owner, set.owner)
 		set.generation = max(f.Generation, set.generation)
 		set.prune = set.prune || f.Prune
 		for _, e := range f.Schedules {
 			if at, twice := places[e.ID]; twice {
-				faults = append(faults, &schedfile.Error{Pos: e.At("id"), Err: fmt.Errorf("schedule %q is in %v already", e.ID, at)})
+				faults = append(faults, &schedfile.Error{Pos: e.At("id"), Err: fmt.Errorf("schedule %q: %w: it is in %v already", e.ID, ErrDuplicate, at)})
 				continue
 			}
 			places[e.ID] = e.At("id")
-			d, err := s.fileSchedule(e)
+			d, err := s.fileSchedule(e, set)
 			if err != nil {
 				faults = append(faults, err)
 				continue
@@ -201,6 +241,14 @@ func (s *Scheduler) parseFiles(path string) (*fileSet, error) {
 		d.app, d.generation, d.author = set.owner, set.generation, cmp.Or(d.author, fmt.Sprintf("%s/%d", set.owner, set.generation))
 	}
 	return set, errors.Join(faults...)
+}
+
+func readFile(name string) (*schedfile.File, error) {
+	data, err := schedfile.Read(name)
+	if err != nil {
+		return nil, err
+	}
+	return schedfile.Parse(name, data)
 }
 
 // pruned returns those of the schedules that the files delete, sorted: their owner does
@@ -236,8 +284,8 @@ func (s *Scheduler) pruneSchedules(ctx context.Context, set *fileSet) error {
 }
 
 // fileSchedule makes a definition of an entry. An error says where it is.
-func (s *Scheduler) fileSchedule(e *schedfile.Schedule) (*scheduleDef, error) {
-	when, err := fileTrigger(e)
+func (s *Scheduler) fileSchedule(e *schedfile.Schedule, set *fileSet) (*scheduleDef, error) {
+	when, err := fileTrigger(e, set)
 	if err != nil {
 		return nil, err
 	}
@@ -268,6 +316,9 @@ func (s *Scheduler) fileSchedule(e *schedfile.Schedule) (*scheduleDef, error) {
 	if e.Paused {
 		opts = append(opts, Paused())
 	}
+	if c := e.Canary; c != nil {
+		opts = append(opts, Canary(Trial{Share: c.Share, Failures: c.Failures, MaxLatency: c.MaxLatency, Runs: c.Runs}))
+	}
 	d, err := newScheduleDef(e.ID, when, call, opts)
 	if err == nil {
 		err = call.check(s.cfg.maxPayload)
@@ -293,15 +344,17 @@ func parseOverlap(text string) (OverlapPolicy, error) {
 }
 
 // fileTrigger makes the trigger of an entry.
-func fileTrigger(e *schedfile.Schedule) (t Trigger, err error) {
+func fileTrigger(e *schedfile.Schedule, set *fileSet) (t Trigger, err error) {
 	field, n := "id", 0
-	for name, given := range map[string]bool{"cron": e.Cron != "", "every": e.Every != 0, "after": e.After != 0, "times": len(e.Times) > 0} {
+	for name, given := range map[string]bool{
+		"cron": e.Cron != "", "every": e.Every != 0, "after": e.After != 0, "times": len(e.Times) > 0, "custom": e.Custom != nil,
+	} {
 		if given {
 			field, n = name, n+1
 		}
 	}
 	if n != 1 {
-		return t, &schedfile.Error{Pos: e.Pos, Err: fmt.Errorf("want one of cron, every, after and times: %w", ErrInvalid)}
+		return t, &schedfile.Error{Pos: e.Pos, Err: fmt.Errorf("want one of cron, every, after, times and custom: %w", ErrInvalid)}
 	}
 	var opts []TriggerOption
 	if e.Zone != "" {
@@ -326,9 +379,9 @@ func fileTrigger(e *schedfile.Schedule) (t Trigger, err error) {
 	}
 	opts = append(opts, Jitter(e.Jitter), Between(e.Start, e.End))
 	for _, x := range e.Except {
-		c, err := fileCalendar(x)
+		c, err := fileCalendar(x, set)
 		if err != nil {
-			return t, &schedfile.Error{Pos: e.At("except"), Err: err}
+			return t, &schedfile.Error{Pos: x.Pos, Err: err}
 		}
 		opts = append(opts, Except(c))
 	}
@@ -339,6 +392,8 @@ func fileTrigger(e *schedfile.Schedule) (t Trigger, err error) {
 		t = Every(e.Every, opts...)
 	case "after":
 		t = After(e.After, opts...)
+	case "custom":
+		t = Custom(e.Custom.Name, json.RawMessage(cmp.Or(string(e.Custom.Params), "null")), opts...)
 	default:
 		t = Times(e.Times...).With(opts...)
 	}
@@ -355,18 +410,37 @@ func fileTrigger(e *schedfile.Schedule) (t Trigger, err error) {
 	return t, nil
 }
 
-func fileCalendar(x schedfile.Except) (Calendar, error) {
-	switch {
-	case x.Calendar != "" && x.Window == "" && len(x.Days) == 0:
-		return NamedCalendar(x.Calendar), nil
-	case x.Window != "" && x.Calendar == "" && len(x.Days) == 0:
-		c := BlackoutWindow(x.Window, x.Length)
-		return c, c.err
-	case len(x.Days) > 0 && x.Calendar == "" && x.Window == "":
-		c := Days(x.Days...)
-		return c, c.err
+// fileCalendar makes the calendar of an exclusion. The path of an iCalendar file begins
+// at the folder of the file that names it.
+func fileCalendar(x schedfile.Except, set *fileSet) (c Calendar, err error) {
+	forms := 0
+	form := func(given bool, make func() Calendar) {
+		if given {
+			forms++
+			c = make()
+		}
 	}
-	return Calendar{}, fmt.Errorf("want one of days, calendar and window: %w", ErrInvalid)
+	form(x.Calendar != "", func() Calendar { return NamedCalendar(x.Calendar) })
+	form(x.Window != "", func() Calendar { return BlackoutWindow(x.Window, x.Length) })
+	form(len(x.Days) > 0, func() Calendar { return Days(x.Days...) })
+	form(!x.From.IsZero() || !x.To.IsZero(), func() Calendar { return Blackout(x.From, x.To) })
+	form(x.ICS != "", func() Calendar {
+		path := x.ICS
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(x.Pos.File), path)
+		}
+		set.names = append(set.names, path)
+		set.looks += look(path)
+		data, err := schedfile.Read(path)
+		if err != nil {
+			return Calendar{err: err}
+		}
+		return ICS(data)
+	})
+	if forms != 1 || x.Length != 0 && x.Window == "" {
+		return c, fmt.Errorf("want one of days, calendar, window with length, from with to, and ics: %w", ErrInvalid)
+	}
+	return c, c.err
 }
 
 // fileCall makes the call of an entry. The defaults of a task whose handler is

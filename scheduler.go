@@ -29,6 +29,7 @@ type Scheduler struct {
 	named     named
 	calendars trigger.Cache
 	fileFault atomic.Pointer[error] // of the files of schedules; nil while they are in force
+	fileNames []string              // of the files that those name; of who follows them
 	ready     chan struct{}
 	minted    atomic.Uint64 // the newest run ID, see mintRunID
 
@@ -207,7 +208,7 @@ func (s *Scheduler) open(ctx context.Context) (err error) {
 	if err := s.declare(ctx); err != nil || s.cfg.scheduleFile == "" {
 		return err
 	}
-	applied := s.applyFiles(ctx, footprint(s.cfg.scheduleFile))
+	applied := s.applyFiles(ctx)
 	s.loops.Go(func() { s.followFiles(loops, applied) }) // ended by stop, awaited by close
 	return nil
 }
@@ -230,7 +231,7 @@ func (s *Scheduler) declare(ctx context.Context) error {
 		}
 	}
 	for _, def := range s.cfg.schedules {
-		if err := s.putSchedule(ctx, def); err != nil {
+		if err := s.declareSchedule(ctx, def); err != nil {
 			return fmt.Errorf("schedule %q: %w", def.id, err)
 		}
 	}

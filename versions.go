@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -37,7 +38,9 @@ type Trial struct {
 // version runs, for the others the one that is in force, until the new one is reverted
 // by itself, or takes over. Which ticks they are depends on nothing but the schedule
 // and the tick. Only what runs may change: the task, its input and options. Another
-// change of the schedule ends the trial.
+// change of the schedule ends the trial; the same one again changes nothing. Where it is
+// declared, in code or in a file, it is on trial once: after it was reverted only when
+// it, or the schedule, has changed again.
 func Canary(t Trial) ScheduleOption {
 	return scheduleOption(func(d *scheduleDef) {
 		d.canary = &store.Canary{
@@ -45,6 +48,34 @@ func Canary(t Trial) ScheduleOption {
 			MaxTook: int64(max(t.MaxLatency, 0)), Need: uint32(max(t.Runs, 0)),
 		}
 	})
+}
+
+// declareSchedule puts a definition that is declared again and again in force. One that
+// is to be on trial first ([Canary]) is put on trial once: not while it is, and not if it
+// has been reverted and nothing has changed since. A schedule that is new has none.
+func (s *Scheduler) declareSchedule(ctx context.Context, d *scheduleDef) error {
+	if d.canary == nil {
+		return s.putSchedule(ctx, d)
+	}
+	plain := *d
+	plain.canary = nil
+	rows, err := s.versionRows(d.id)
+	switch sc := d.record(); {
+	case errors.Is(err, ErrNotFound):
+		return s.putSchedule(ctx, &plain)
+	case err != nil:
+		return err
+	case len(rows) > 0:
+		if last := rows[len(rows)-1]; strings.HasPrefix(last.Trial, store.Reverted) && store.SameDefinition(last.Schedule, &sc) {
+			s.cfg.logger.Warn("schedule was on trial as it is declared, and was reverted", keyScheduleID, d.id, "trial", last.Trial)
+			return nil
+		}
+	}
+	err = s.putSchedule(ctx, d)
+	if errors.Is(err, ErrNotFound) { // it was deleted, with its versions left
+		err = s.putSchedule(ctx, &plain)
+	}
+	return err
 }
 
 // A ScheduleVersion is what a schedule was, or is, or tries to be.
@@ -96,6 +127,11 @@ func (s *Scheduler) versions(ctx context.Context, id string) ([]*store.ScheduleV
 	if err := s.reading(ctx); err != nil {
 		return nil, err
 	}
+	return s.versionRows(id)
+}
+
+// versionRows is versions as far as this node knows of them.
+func (s *Scheduler) versionRows(id string) ([]*store.ScheduleVersion, error) {
 	var sc *store.Schedule
 	recent := make(map[store.VersionKey]*store.ScheduleVersion)
 	s.node.View(func(st *store.State) {

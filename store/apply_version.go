@@ -14,6 +14,13 @@ func sameEncoding(a, b msgp.Marshaler) bool {
 	return bytes.Equal(x, y)
 }
 
+// Reverted is what [ScheduleVersion].Trial begins with if the version did not stand its
+// trial.
+const Reverted = "reverted"
+
+// SameDefinition reports whether two schedules are alike but for their place in time.
+func SameDefinition(a, b *Schedule) bool { return sameEncoding(a.definition(), b.definition()) }
+
 // definition returns what of a schedule its caller decides: all but its place in
 // time.
 func (sc *Schedule) definition() *Schedule {
@@ -42,6 +49,9 @@ func (s *State) forgetVersions(sc *Schedule) {
 // try puts what n runs on trial.
 func (s *State) try(old, n *Schedule, p *PutSchedule) Result {
 	c := *p.Canary
+	if sameEncoding(n.definition(), old.definition()) { // there is nothing to try
+		return Result{N: old.Version}
+	}
 	same := n.definition()
 	same.Spec, same.Input, same.Meta = old.Spec, old.Input, old.Meta
 	if !sameEncoding(same, old.definition()) {
@@ -49,6 +59,9 @@ func (s *State) try(old, n *Schedule, p *PutSchedule) Result {
 	}
 	c.Version, c.Spec, c.Input, c.Meta = old.Last+1, n.Spec, n.Input, n.Meta
 	c.Ended, c.Failures = 0, 0
+	if on := old.Canary; on != nil && on.same(&c) {
+		return Result{N: on.Version}
+	}
 	next := *old
 	next.Last, next.Canary, next.ChangedAt = c.Version, &c, s.meta.Wall
 	c.Author, c.Note, c.At = p.Author, p.Note, s.meta.Wall
@@ -60,6 +73,15 @@ func (s *State) try(old, n *Schedule, p *PutSchedule) Result {
 	return Result{N: c.Version}
 }
 
+// same reports whether c tries the same, in the same way.
+func (c *Canary) same(other *Canary) bool {
+	a, b := *c, *other
+	for _, x := range []*Canary{&a, &b} {
+		x.Version, x.Author, x.Note, x.At, x.Ended, x.Failures = 0, "", "", 0, 0, 0
+	}
+	return sameEncoding(&a, &b)
+}
+
 func (s *State) applyEndCanary(c *EndCanary) Result {
 	old := s.Schedule(c.Schedule)
 	switch {
@@ -69,7 +91,7 @@ func (s *State) applyEndCanary(c *EndCanary) Result {
 		return Result{Code: CodeConflict, Text: "no version is on trial"}
 	}
 	n := *old
-	how := "reverted"
+	how := Reverted
 	if c.Promote {
 		how = "promoted"
 	}
@@ -120,7 +142,7 @@ func (s *State) judge(n *Schedule, r *Run) {
 	n.Canary = &next
 	switch {
 	case next.Failures > next.Allowed:
-		s.endTrial(n, false, fmt.Sprintf("reverted: %d of %d runs failed or took too long", next.Failures, next.Ended))
+		s.endTrial(n, false, fmt.Sprintf(Reverted+": %d of %d runs failed or took too long", next.Failures, next.Ended))
 	case next.Need > 0 && next.Ended >= next.Need:
 		s.endTrial(n, true, fmt.Sprintf("promoted after %d runs", next.Ended))
 	default:

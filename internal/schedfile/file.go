@@ -6,14 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxBytes is the size past which a file is refused unread.
+// MaxBytes is the size past which a file is refused. No more of it is read.
 const MaxBytes = 4 << 20
+
+// Read reads at most MaxBytes of a file, and one more to tell that it has more.
+func Read(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
+	return data, errors.Join(err, f.Close())
+}
 
 // A Pos is a place in a file; lines and columns are counted from 1.
 type Pos struct {
@@ -37,6 +48,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // A File is what a file says.
 type File struct {
+	OwnerAt    Pos
 	Owner      string
 	Generation uint64
 	Prune      bool
@@ -49,6 +61,7 @@ type Schedule struct {
 	Pos    Pos
 	Places map[string]Pos // of the values, by field
 
+	Custom                        *Custom
 	ID, Cron, Dialect             string
 	Zone, DST, HashKey            string
 	Every, After, Jitter          time.Duration
@@ -65,13 +78,31 @@ type Schedule struct {
 	CatchUpAge, CatchUpPace       time.Duration
 	CatchUpCount, MaxRuns         int
 	Paused                        bool
+	Canary                        *Canary
 	Note                          string
+}
+
+// Custom is a Go trigger.
+type Custom struct {
+	Name   string
+	Params []byte // JSON; nil if there are none
+}
+
+// Canary is a trial of what the schedule runs.
+type Canary struct {
+	Share      float64
+	Failures   int
+	MaxLatency time.Duration
+	Runs       int
 }
 
 // Except is an exclusion: one of its forms.
 type Except struct {
+	Pos      Pos
 	Days     []string
 	Calendar string
+	ICS      string // the path of a file
+	From, To time.Time
 	Window   string // a cron expression
 	Length   time.Duration
 }
@@ -88,7 +119,7 @@ func (s *Schedule) At(field string) Pos {
 func Parse(name string, data []byte) (*File, error) {
 	p := &parser{name: name}
 	if len(data) > MaxBytes {
-		return nil, &Error{Pos{name, 1, 1}, fmt.Errorf("file of %d bytes, at most %d are read", len(data), MaxBytes)}
+		return nil, &Error{Pos{name, 1, 1}, fmt.Errorf("the file has more than %d bytes", MaxBytes)}
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
@@ -106,7 +137,7 @@ func Parse(name string, data []byte) (*File, error) {
 	}
 	f := new(File)
 	p.fields(doc.Content[0], map[string]func(*yaml.Node){
-		"owner":      func(n *yaml.Node) { f.Owner = p.text(n) },
+		"owner":      func(n *yaml.Node) { f.Owner, f.OwnerAt = p.text(n), p.pos(n) },
 		"generation": func(n *yaml.Node) { f.Generation = uint64(p.count(n)) },
 		"prune":      func(n *yaml.Node) { f.Prune = p.flag(n) },
 		"schedules": func(n *yaml.Node) {
@@ -157,8 +188,10 @@ func (p *parser) schedule(n *yaml.Node) *Schedule {
 		"overlap": text(&s.Overlap), "catch_up": text(&s.CatchUp), "catch_up_age": span(&s.CatchUpAge),
 		"catch_up_count": count(&s.CatchUpCount), "catch_up_pace": span(&s.CatchUpPace), "max_runs": count(&s.MaxRuns),
 		"paused": func(n *yaml.Node) { s.Paused = p.flag(n) }, "note": text(&s.Note),
-		"input": func(n *yaml.Node) { s.Input = p.json(n) },
-		"meta":  func(n *yaml.Node) { s.Meta = p.texts(n) },
+		"input":  func(n *yaml.Node) { s.Input = p.json(n) },
+		"custom": func(n *yaml.Node) { s.Custom = p.custom(n) },
+		"canary": func(n *yaml.Node) { s.Canary = p.canary(n) },
+		"meta":   func(n *yaml.Node) { s.Meta = p.texts(n) },
 		"times": func(n *yaml.Node) {
 			for _, item := range p.items(n) {
 				s.Times = append(s.Times, p.time(item))
@@ -189,8 +222,38 @@ func (p *parser) schedule(n *yaml.Node) *Schedule {
 	return s
 }
 
-func (p *parser) except(n *yaml.Node) (x Except) {
+func (p *parser) custom(n *yaml.Node) *Custom {
+	c := new(Custom)
 	p.fields(n, map[string]func(*yaml.Node){
+		"name":   func(n *yaml.Node) { c.Name = p.text(n) },
+		"params": func(n *yaml.Node) { c.Params = p.json(n) },
+	})
+	if c.Name == "" {
+		p.fault(n, errors.New("the trigger has no name"))
+	}
+	return c
+}
+
+func (p *parser) canary(n *yaml.Node) *Canary {
+	c := new(Canary)
+	p.fields(n, map[string]func(*yaml.Node){
+		"share":       func(n *yaml.Node) { c.Share = p.share(n) },
+		"failures":    func(n *yaml.Node) { c.Failures = p.count(n) },
+		"max_latency": func(n *yaml.Node) { c.MaxLatency = p.duration(n) },
+		"runs":        func(n *yaml.Node) { c.Runs = p.count(n) },
+	})
+	if c.Share == 0 && n.Kind == yaml.MappingNode {
+		p.fault(n, errors.New("the trial has no share"))
+	}
+	return c
+}
+
+func (p *parser) except(n *yaml.Node) Except {
+	x := Except{Pos: p.pos(n)}
+	p.fields(n, map[string]func(*yaml.Node){
+		"ics":      func(n *yaml.Node) { x.ICS = p.text(n) },
+		"from":     func(n *yaml.Node) { x.From = p.time(n) },
+		"to":       func(n *yaml.Node) { x.To = p.time(n) },
 		"calendar": func(n *yaml.Node) { x.Calendar = p.text(n) },
 		"window":   func(n *yaml.Node) { x.Window = p.text(n) },
 		"length":   func(n *yaml.Node) { x.Length = p.duration(n) },
@@ -256,7 +319,11 @@ func (p *parser) texts(n *yaml.Node) map[string]string {
 		return nil
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		all[n.Content[i].Value] = p.text(n.Content[i+1])
+		key := n.Content[i]
+		if _, twice := all[key.Value]; twice {
+			p.fault(key, fmt.Errorf("key %q comes twice", key.Value))
+		}
+		all[key.Value] = p.text(n.Content[i+1])
 	}
 	return all
 }
@@ -283,6 +350,14 @@ func (p *parser) count(n *yaml.Node) int {
 		p.fault(n, fmt.Errorf("%q is not a number from 0 to 2147483647", follow(n).Value))
 	}
 	return int(v)
+}
+
+func (p *parser) share(n *yaml.Node) float64 {
+	v, err := strconv.ParseFloat(p.text(n), 64)
+	if err != nil || !(v >= 0.001 && v <= 1) {
+		p.fault(n, fmt.Errorf("%q is not a share from 0.001 to 1", follow(n).Value))
+	}
+	return v
 }
 
 func (p *parser) flag(n *yaml.Node) bool {
