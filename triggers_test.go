@@ -237,7 +237,7 @@ func TestCustom_changed_while_it_is_asked(t *testing.T) {
 		const why = " paused: the schedule was paused"
 		wantLines(t, "ledger", ledger(t, s, "s", 0, 7*time.Minute), "1m0s ran", "2m0s"+why, "3m0s"+why, "4m0s"+why, "5m0s"+why, "6m0s"+why)
 		m.set(func() { time.Sleep(4 * time.Second) })
-		time.Sleep(epoch.Add(8*time.Minute + 2*time.Second).Sub(time.Now())) // 9m is armed, and asked about
+		time.Sleep(time.Until(epoch.Add(8*time.Minute + 2*time.Second))) // 9m is armed, and asked about
 		mustSchedule(t, s, "s", scheduler.Custom("each", map[string]any{"Every": 90 * time.Second}))
 		time.Sleep(5 * time.Minute)
 		wantLines(t, "starts", notes.take(), "8m0s", "9m0s", "10m30s", "12m0s")
@@ -253,12 +253,14 @@ type three struct {
 }
 
 func startThree(t *testing.T, opts func(id string) []scheduler.Option) *three {
+	t.Helper()
 	c := &three{t: t, net: sim.NewNetwork(1, sim.Path{Latency: time.Millisecond}), dirs: make(map[string]string), nodes: make(map[string]*scheduler.Scheduler)}
 	started := make(chan error)
 	for _, id := range []string{"a", "b", "c"} {
 		c.dirs[id] = t.TempDir()
-		c.nodes[id] = c.make(id, opts(id))
-		go func() { started <- c.nodes[id].Start(t.Context()) }()
+		s := c.make(id, opts(id))
+		c.nodes[id] = s
+		go func() { started <- s.Start(t.Context()) }()
 	}
 	for range c.nodes {
 		if err := <-started; err != nil {
