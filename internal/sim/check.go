@@ -22,6 +22,12 @@ func Checkers() []Checker {
 		{"unique keys", checkUniques},
 		{"queues", checkQueues},
 		{"overlap", checkOverlap},
+		{"catch-up", checkCatchUp},
+		{"pauses", checkPauses},
+		{"calendars", checkCalendars},
+		{"starts by hand", checkStarts},
+		{"versions", checkVersions},
+		{"cancels", checkCancels},
 		{"ledger", checkLedger},
 		{"windows", checkWindows},
 		{"early starts", checkEarly},
@@ -104,6 +110,14 @@ func checkAcknowledged(s *Story) (b Breaches) {
 					b.add("run %v is there, though %s was told that it is not", id, c.Node)
 				}
 			}
+		case c.Op == OpEnqueue && c.Answer == Unknown:
+			there := 0
+			for _, id := range c.Runs {
+				there += min(enqueued[id], 1)
+			}
+			if there != 0 && there != len(c.Runs) {
+				b.add("of %d runs that %s asked for together %d are there", len(c.Runs), c.Node, there)
+			}
 		case c.Op == OpCancel && c.Answer == Done && !revived[c.Runs[0]] && ended[c.Runs[0]] != store.Canceled:
 			b.add("run %v is %v, its cancel was acknowledged at %v", c.Runs[0], ended[c.Runs[0]], c.End.Format(clockFormat))
 		}
@@ -131,6 +145,7 @@ func checkResults(s *Story) (b Breaches) {
 			canceled[c.Runs[0]] = true
 		}
 	}
+	replaced := s.replaced()
 	for id, r := range s.last {
 		w, err := decodeWork(r.Input)
 		switch {
@@ -140,7 +155,7 @@ func checkResults(s *Story) (b Breaches) {
 			b.add("run %v of kind %s has not ended: it is %v, due %v", id, w.Kind, r.State, time.Unix(0, r.Due).UTC())
 		case r.State == store.Succeeded && w.Kind != Doomed,
 			r.State == store.Failed && (w.Kind == Doomed || r.Crashes >= crashBudget),
-			r.State == store.Canceled && canceled[id]:
+			r.State == store.Canceled && (canceled[id] || replaced[id]):
 		default:
 			b.add("run %v of kind %s has %v after %d failures and %d crashes", id, w.Kind, r.State, r.Failures, r.Crashes)
 		}

@@ -118,6 +118,14 @@ func (m *leaseModel) caused(a *Applied, e *store.Event) bool {
 			if c.Run.ID == id && e.Fence == 0 && e.Kind == store.EventRescheduled {
 				return true
 			}
+		case store.KindTick:
+			if replaces(e, c.Tick.Schedule) {
+				return true
+			}
+		case store.KindRunNow:
+			if replaces(e, c.RunNow.Schedule) {
+				return true
+			}
 		case store.KindExpire:
 			for _, r := range c.Expire.Runs {
 				if r == id && e.Run.State == store.Expired {
@@ -128,6 +136,12 @@ func (m *leaseModel) caused(a *Applied, e *store.Event) bool {
 		}
 	}
 	return false
+}
+
+// replaces reports whether a run of the schedule is canceled: a later one may have
+// taken its place.
+func replaces(e *store.Event, schedule string) bool {
+	return e.Run.State == store.Canceled && e.Run.More != nil && e.Run.More.Schedule == schedule
 }
 
 // checkUniques: no two live runs of a task have the same unique key, and a key

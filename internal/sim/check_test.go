@@ -77,7 +77,7 @@ func (a *author) enqueue(n byte, key string, work sim.Work) {
 	a.commit(store.Command{Kind: store.KindEnqueue, Enqueue: &store.Enqueue{
 		Specs: [][]byte{a.spec.Encode()}, Runs: []store.NewRun{{ID: id, Input: input(work), Unique: key}},
 	}})
-	a.call(sim.Call{Op: sim.OpEnqueue, Runs: []store.RunID{id}, Work: work, Key: key, Answer: sim.Done})
+	a.call(sim.Call{Op: sim.OpEnqueue, Runs: []store.RunID{id}, Work: work, Answer: sim.Done})
 }
 
 // call notes a call that was answered a millisecond later.
@@ -224,7 +224,7 @@ func change(s *sim.Story, kind store.EventKind, n int, do func(r *store.Run)) {
 }
 
 func mutations() []mutation {
-	return []mutation{
+	return append(scheduling(), []mutation{
 		{"acknowledged calls", "is lost", func(s *sim.Story) { drop(s, store.EventEnqueued, 0) }},
 		{"acknowledged calls", "was enqueued 2 times", func(s *sim.Story) { repeat(s, store.EventEnqueued, 0) }},
 		{"acknowledged calls", "its cancel was acknowledged", func(s *sim.Story) {
@@ -305,7 +305,7 @@ func mutations() []mutation {
 				}
 			}
 		}},
-	}
+	}...)
 }
 
 func runID(n byte) store.RunID { return store.NewRunID(epoch, [10]byte{9: n}) }

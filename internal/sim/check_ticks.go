@@ -1,49 +1,12 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/escapement-go/scheduler/store"
 )
-
-// checkOverlap: a schedule that skips overlapping ticks has one live run.
-func checkOverlap(s *Story) (b Breaches) {
-	live := make(map[string]map[store.RunID]bool)
-	policy := make(map[string]store.Overlap)
-	for i := range s.Applied {
-		a := &s.Applied[i]
-		for j := range a.Events {
-			e := &a.Events[j]
-			if e.Kind == store.EventScheduleSet {
-				policy[e.Schedule.ID] = e.Schedule.Overlap
-			}
-			if e.Kind == store.EventScheduleGone {
-				delete(live, e.Schedule.ID) // its runs go on, and are nobody's
-			}
-			if e.Run == nil || e.Run.More == nil || e.Run.More.Schedule == "" {
-				continue
-			}
-			id := e.Run.More.Schedule
-			switch e.Kind {
-			case store.EventFinished:
-				delete(live[id], e.Run.ID)
-			case store.EventEnqueued:
-				for other := range live[id] {
-					if policy[id] == store.OverlapSkip {
-						b.add("entry %d makes run %v of schedule %q, while run %v is live", a.Index, e.Run.ID, id, other)
-					}
-				}
-				if live[id] == nil {
-					live[id] = make(map[store.RunID]bool)
-				}
-				live[id][e.Run.ID] = true
-			default: // begins and ends nothing
-			}
-		}
-	}
-	return b
-}
 
 // ledgerKey names a ledger. A schedule whose trigger was changed may have one on
 // each clock, and what one clock shows is not comparable with the other.
@@ -65,6 +28,7 @@ type ledger struct {
 	single   map[int64]int // index in decided of rows of one tick
 	spans    []int         // and of the others
 	let      []row         // merged or missed: may come about if the clock is set back
+	filled   map[int64]row // backfilled: beside the outcome that the tick had, if it had one
 	armed    int64         // the first tick that was armed
 	schedule *store.Schedule
 }
@@ -77,7 +41,7 @@ func (s *Story) ledgers(b *Breaches) map[ledgerKey]*ledger {
 		key := ledgerKey{sc.ID, sc.Trigger.TickClock()}
 		l := all[key]
 		if l == nil {
-			l = &ledger{ledgerKey: key, single: make(map[int64]int), armed: sc.Next}
+			l = &ledger{ledgerKey: key, single: make(map[int64]int), filled: make(map[int64]row), armed: sc.Next}
 			all[key] = l
 		}
 		return l
@@ -105,14 +69,26 @@ func (s *Story) ledgers(b *Breaches) map[ledgerKey]*ledger {
 	return all
 }
 
-// add takes in a row. A tick that has its outcome gets no other.
+// add takes in a row. A tick that has its outcome gets no other, but one that has not
+// run may be backfilled, once.
 func (l *ledger) add(a *Applied, t store.Tick, b *Breaches) {
+	if t.Backfill {
+		i, known := l.single[t.From]
+		if _, twice := l.filled[t.From]; twice || known && l.decided[i].Outcome == store.TickRan {
+			b.add("entry %d: schedule %q: tick %s is backfilled, and had run before", a.Index, l.id, span(t))
+		}
+		l.filled[t.From] = row{t, a.At}
+		return
+	}
 	if d := l.decidedBefore(t); d != nil {
 		b.add("entry %d: schedule %q: tick %s is %v, and was %v before", a.Index, l.id, span(t), t.Outcome, d.Outcome)
 	}
 	if t.Outcome == store.TickMerged || t.Outcome == store.TickMissed {
 		l.let = append(l.let, row{t, a.At})
 		return
+	}
+	if _, before := l.filled[t.From]; before && t.Outcome == store.TickRan {
+		b.add("entry %d: schedule %q: tick %s runs, and was backfilled before", a.Index, l.id, span(t))
 	}
 	l.decided = append(l.decided, row{t, a.At})
 	if t.From == t.To {
@@ -188,7 +164,7 @@ func (s *Story) checkRuns(ledgers map[ledgerKey]*ledger, b *Breaches) {
 	}
 	ticks := make(map[store.RunID]tick)
 	for key, l := range ledgers {
-		for _, t := range l.decided {
+		for _, t := range l.rows() {
 			if t.Outcome == store.TickRan {
 				ticks[t.Run] = tick{key.id, t.From, key.clock}
 			}
@@ -224,7 +200,14 @@ func (s *Story) checkRuns(ledgers map[ledgerKey]*ledger, b *Breaches) {
 // gaps: from the first tick on to the last that was decided none is without an
 // outcome, and none is between the trigger's.
 func (l *ledger) gaps(p Plan, b *Breaches) {
-	rows := slices.Concat(l.decided, l.let)
+	rows := l.rows()
+	if sc := l.schedule; sc != nil {
+		for _, w := range sc.Waiting { // at the end
+			if w.Kind != store.WaitManual {
+				rows = append(rows, row{Tick: store.Tick{From: w.From, To: w.To}})
+			}
+		}
+	}
 	if len(rows) == 0 {
 		return
 	}
@@ -248,6 +231,11 @@ func (l *ledger) gaps(p Plan, b *Breaches) {
 			next = after
 		}
 	}
+}
+
+// rows returns all rows.
+func (l *ledger) rows() []row {
+	return slices.Concat(l.decided, l.let, slices.Collect(maps.Values(l.filled)))
 }
 
 func mod(a, b int64) int64 { return ((a % b) + b) % b }

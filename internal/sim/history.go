@@ -35,11 +35,13 @@ type Entry struct {
 type Call struct {
 	Node   string
 	Op     Op
-	Runs   []store.RunID // of OpEnqueue: minted by the client or, if it was answered, known from the answer
+	Runs   []store.RunID // of OpEnqueue, OpTrigger: minted by the client or, if it was answered, known from the answer
 	Work   Work          // OpEnqueue
 	Delay  time.Duration // OpEnqueue
-	Key    string        // OpEnqueue: the unique key
-	Target string        // the schedule or queue
+	Target string        // the schedule, queue or calendar
+	N      int           // OpRollback: the version; OpBackfill: how many ticks it has asked for, by the answer
+	From   time.Time     // OpBackfill: the first nominal time
+	To     time.Time     // OpBackfill: that after the last
 	Begin  time.Time
 	End    time.Time // zero: it got no answer
 	Answer Answer
@@ -62,6 +64,10 @@ const (
 	OpResume   Op = "resume"
 	OpDelete   Op = "delete"
 	OpQueue    Op = "queue"
+	OpTrigger  Op = "trigger"
+	OpRollback Op = "rollback"
+	OpBackfill Op = "backfill"
+	OpCalendar Op = "calendar"
 )
 
 // Answer classifies how a call ended.
@@ -94,6 +100,8 @@ const (
 	Doomed Kind = "doomed" // fails for good
 	Snooze Kind = "snooze" // asks to be run again, once, then succeeds
 	Steps  Kind = "steps"  // saves a checkpoint, then goes on from it
+
+	Stubborn Kind = "stubborn" // succeeds after Work.For, whatever its context says
 )
 
 // A Fact is something a handler did.

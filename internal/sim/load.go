@@ -22,56 +22,6 @@ var job = scheduler.NewTask[Work, Output]("job", scheduler.Retry(scheduler.Backo
 	Initial: 100 * time.Millisecond, Max: 5 * time.Second,
 }))
 
-// The queues that the load plays with, and the one that it leaves alone.
-const (
-	narrow      = "narrow"
-	narrowLimit = 3
-	steadyQueue = "steady"
-)
-
-// The schedules that the load plays with.
-const (
-	pausable = "pausable"
-	editedAt = "edited cron"
-	editedBy = "edited interval"
-)
-
-// plans are the schedules whose triggers stay as they are.
-func plans() map[string]Plan {
-	const window = 100 * time.Millisecond
-	return map[string]Plan{
-		"steady": {Every: time.Second, Steady: true, Window: window},
-		"wall":   {Every: 2 * time.Second, Wall: true, Steady: true, Window: window},
-		"none":   {Every: 3 * time.Second, Wall: true, Steady: true, Window: window},
-		"skip":   {Every: 700 * time.Millisecond},
-		pausable: {Every: 1500 * time.Millisecond},
-	}
-}
-
-// options are what every life of a node is made with.
-func (l *life) options() []scheduler.Option {
-	steady := func(n int) scheduler.Call {
-		return job.With(Work{Kind: Plain, N: n}, scheduler.InQueue(steadyQueue))
-	}
-	allow := scheduler.Overlap(scheduler.OverlapAllow)
-	opts := []scheduler.Option{
-		scheduler.WithHandler(job, l.handle),
-		scheduler.WithConcurrency(64),
-		scheduler.WithQueue(narrow, scheduler.QueueLimit(narrowLimit)),
-	}
-	if l.world.o.NoSchedules {
-		return opts
-	}
-	return append(opts,
-		scheduler.WithSchedule("steady", scheduler.Every(time.Second), steady(1), allow),
-		scheduler.WithSchedule("wall", scheduler.Cron("*/2 * * * * *"), steady(2), allow),
-		scheduler.WithSchedule("none", scheduler.Cron("*/3 * * * * *"), steady(3), allow,
-			scheduler.Misfire(scheduler.CatchUp{Policy: scheduler.CatchUpNone})),
-		scheduler.WithSchedule("skip", scheduler.Every(700*time.Millisecond), job.With(Work{Kind: Slow, N: 4, For: time.Second})),
-		scheduler.WithSchedule(pausable, scheduler.Every(1500*time.Millisecond), job.With(Work{Kind: Flaky, N: 5})),
-	)
-}
-
 // handle does the work of all runs.
 func (l *life) handle(ctx context.Context, w Work) (Output, error) {
 	x := scheduler.Current(ctx)
@@ -96,6 +46,8 @@ func work(ctx context.Context, x *scheduler.Execution, w Work) error {
 	switch w.Kind {
 	case Slow:
 		return pause(ctx, w.For)
+	case Stubborn:
+		return pause(context.WithoutCancel(ctx), w.For)
 	case Flaky:
 		if x.Attempt() <= 2 {
 			return errors.New("not yet")
@@ -172,52 +124,23 @@ func (c *client) call(ctx context.Context) {
 		c.enqueue(ctx, 2+c.rng.IntN(10))
 	case k < 66:
 		c.unique(ctx)
-	case k < 80:
+	case k < 78:
 		c.get(ctx)
-	case k < 88:
+	case k < 85:
 		c.onRun(ctx, OpCancel, c.life.s.Cancel)
-	case k < 92:
+	case k < 89:
 		c.onRun(ctx, OpRetry, c.life.s.RetryNow)
 	default:
 		c.control(ctx)
 	}
 }
 
-// control changes schedules and queues.
-func (c *client) control(ctx context.Context) {
-	s := c.life.s
-	switch c.rng.IntN(6) {
-	case 0:
-		c.do(Call{Op: OpPause, Target: pausable}, func() error { return s.PauseSchedule(ctx, pausable) })
-	case 1:
-		c.do(Call{Op: OpResume, Target: pausable}, func() error { return s.ResumeSchedule(ctx, pausable) })
-	case 2, 3:
-		id, trigger := editedBy, scheduler.Every(time.Duration(500+c.rng.IntN(5)*250)*time.Millisecond)
-		if c.rng.IntN(2) == 0 {
-			id, trigger = editedAt, scheduler.Cron(fmt.Sprintf("*/%d * * * * *", 1+c.rng.IntN(4)))
-		}
-		c.n++
-		c.do(Call{Op: OpSchedule, Target: id}, func() error {
-			return s.Schedule(ctx, id, trigger, job.With(Work{Kind: Plain, N: c.n}))
-		})
-	case 4:
-		if c.rng.IntN(3) == 0 {
-			id := []string{editedAt, editedBy}[c.rng.IntN(2)]
-			c.do(Call{Op: OpDelete, Target: id}, func() error { return s.DeleteSchedule(ctx, id) })
-			return
-		}
-		c.do(Call{Op: OpQueue, Target: narrow}, func() error { return s.PauseQueue(ctx, narrow) })
-	default:
-		c.do(Call{Op: OpQueue, Target: narrow}, func() error { return s.ResumeQueue(ctx, narrow) })
-	}
-}
-
 // work draws what a run's handler is to do.
 func (c *client) work() Work {
-	kinds := []Kind{Plain, Plain, Plain, Slow, Slow, Flaky, Doomed, Snooze, Steps}
+	kinds := []Kind{Plain, Plain, Plain, Slow, Slow, Stubborn, Flaky, Doomed, Snooze, Steps}
 	c.n++
 	w := Work{Kind: kinds[c.rng.IntN(len(kinds))], N: c.n}
-	if w.Kind == Slow || w.Kind == Snooze || w.Kind == Steps {
+	if w.Kind == Slow || w.Kind == Stubborn || w.Kind == Snooze || w.Kind == Steps {
 		w.For = time.Duration(c.rng.Int64N(int64(2 * time.Second)))
 	}
 	return w
@@ -239,15 +162,25 @@ func (c *client) enqueue(ctx context.Context, n int, opts ...scheduler.RunOption
 	c.ask(ctx, call, calls)
 }
 
+// unique asks for a run with a unique key, or for several with one each, all or none.
 func (c *client) unique(ctx context.Context) {
-	call := Call{Op: OpEnqueue, Work: c.work(), Key: fmt.Sprintf("key%d", c.rng.IntN(4))}
-	id := c.mint()
-	call.Runs = []store.RunID{id}
-	opts := []scheduler.RunOption{scheduler.WithID(id), scheduler.Unique(call.Key)}
-	if c.rng.IntN(2) == 0 {
-		opts = append(opts, scheduler.UniqueFor(time.Duration(1+c.rng.Int64N(int64(5*time.Second)))))
+	const keys = 4
+	call := Call{Op: OpEnqueue, Work: c.work()}
+	first, n := c.rng.IntN(keys), 1
+	if c.rng.IntN(3) == 0 {
+		n = 2
 	}
-	c.ask(ctx, call, []scheduler.Call{job.With(call.Work, opts...)})
+	var calls []scheduler.Call
+	for i := range n {
+		id := c.mint()
+		call.Runs = append(call.Runs, id)
+		opts := []scheduler.RunOption{scheduler.WithID(id), scheduler.Unique(fmt.Sprintf("key%d", (first+i)%keys))}
+		if c.rng.IntN(2) == 0 {
+			opts = append(opts, scheduler.UniqueFor(time.Duration(1+c.rng.Int64N(int64(5*time.Second)))))
+		}
+		calls = append(calls, job.With(call.Work, opts...))
+	}
+	c.ask(ctx, call, calls)
 }
 
 // ask enqueues.
@@ -356,7 +289,7 @@ func classify(op Op, err error) (a Answer, expected bool) {
 	case errors.Is(err, scheduler.ErrNotFound):
 		return Missing, op != OpEnqueue
 	case errors.Is(err, scheduler.ErrConflict):
-		return Conflict, op == OpCancel || op == OpRetry
+		return Conflict, op == OpCancel || op == OpRetry || op == OpTrigger || op == OpRollback || op == OpBackfill
 	case errors.Is(err, scheduler.ErrOverloaded), errors.Is(err, scheduler.ErrStorage), errors.Is(err, scheduler.ErrNoLeader),
 		errors.Is(err, scheduler.ErrClosed), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return Refused, true

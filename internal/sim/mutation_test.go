@@ -28,13 +28,13 @@ var mutants = []struct {
 		{"store/apply.go", `if kept, ok := ses.results[c.Seq]; ok {`, `if kept, ok := ses.results[c.Seq]; ok && c.Kind == KindOpenSession {`},
 	}},
 	{"ticks that were missed are forgotten", lone, []patch{
-		{"internal/dispatch/ticks.go", `t.Spans = letGo(rule, sc, rule.Last(sc.Next, first-1), let)`, `_ = let`},
+		{"internal/dispatch/verdict.go", `t.Spans = letGo(rule, sc, rule.Last(sc.Next, first-1), let)`, `_ = let`},
 	}},
 	{"a new leader arms from now", lone, []patch{
 		{"store/apply_tick.go", `case t.Version != old.Version || t.Armed != old.Next || old.Next == 0:`, `case t.Version != old.Version:`},
-		{"internal/dispatch/ticks.go", `first, let := madeUp(rule, sc, last, now)`, `first, let := madeUp(rule, sc, last, now)
+		{"internal/dispatch/verdict.go", `first, let := madeUp(rule, sc, last, now)`, `first, let := madeUp(rule, sc, last, now)
 	if now-sc.Next > int64(5*time.Second) {
-		t.Armed, t.Nominal, t.Run = rule.Last(sc.Next, now), rule.Last(sc.Next, now), p.mint(now)
+		t.Armed, t.Nominal = rule.Last(sc.Next, now), rule.Last(sc.Next, now)
 		return t
 	}`},
 	}},
@@ -66,12 +66,62 @@ var mutants = []struct {
 		err = fmt.Errorf("cluster: %s: %w", what, err)
 		g.latch(err)`},
 	}},
+	{"a run that takes another's place lets it go on", lone, []patch{
+		{"store/apply_start.go", `		if r == nil {
+			continue
+		}
+		end := *r`, `		if r == nil || len(n.Live) > 0 {
+			continue
+		}
+		end := *r`},
+	}},
+	{"one start more than may waits for its turn", lone, []patch{
+		{"store/apply_start.go", `sc.queued() < int(sc.QueueMax)`, `sc.queued() <= int(sc.QueueMax)`},
+	}},
+	{"all ticks that were missed are made up", lone, []patch{
+		{"internal/dispatch/verdict.go", `nthBefore(rule, sc, last, first, sc.MaxCount)`, `nthBefore(rule, sc, last, first, 0)`},
+	}},
+	{"ticks are made up without a pause", lone, []patch{
+		{"store/apply_start.go", `n.Waiting[0].At = s.in(c.Wait.Pace)`, `n.Waiting[0].At = s.in(0)`},
+	}},
+	{"what waits starts though its schedule is paused", lone, []patch{
+		{"store/apply_start.go", `case old.Paused:`, `case old.Paused && old.Spec == nil:`},
+		{"internal/dispatch/waits.go", `sc.Paused || sc.Room() == 0 {
+		if armed`, `sc.Room() == 0 {
+		if armed`},
+		{"internal/dispatch/waits.go", `len(sc.Waiting) == 0 || sc.Paused || sc.Room() == 0 {
+		return`, `len(sc.Waiting) == 0 || sc.Room() == 0 {
+		return`},
+	}},
+	{"what has run is backfilled", lone, []patch{
+		{"backfill.go", `if ran[at] || waits(sc, at) {`, `if waits(sc, at) {`},
+	}},
+	{"a calendar that is changed moves no tick", lone, []patch{
+		{"internal/dispatch/ticks.go", `d.recount = append(d.recount, sc.Number)`, `_ = sc`},
+	}},
+	{"a rollback takes the version after", lone, []patch{
+		{"versions.go", `return int(v.Version) == version })`, `return int(v.Version) == version+1 })`},
+	}},
+	{"a cancel does not reach the handler", lone, []patch{
+		{"node.go", `w.pool.Cancel(run.ID, fence, cause)`, `_ = cause`},
+	}},
+	{"a copy leaves the queues out", copies, []patch{
+		{"store/memstore/copy.go", `	frameAll(f, frameQueue, k.queues)
+`, ``},
+	}},
+	{"a copy leaves history out", copies, []patch{
+		{"store/memstore/copy.go", `		f.record(frameTick, &at, t)`, `		_, _ = at, t`},
+	}},
+	{"an installed copy does not become the state", copies, []patch{
+		{"cluster/flusher.go", `n.state, n.configuration = state, config`, `n.configuration = config`},
+	}},
 }
 
 const (
 	lone    = "TestSim_one_node"
 	several = "TestSim_three_nodes"
 	givenUp = "TestSim_workers_are_given_up"
+	copies  = "TestSim_copies_are_installed"
 
 	limitGate    = `q.limit > 0 && q.leased >= int(q.limit)`
 	limitGateOff = `q.limit > 0 && q.leased > int(q.limit)`
