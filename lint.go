@@ -304,13 +304,20 @@ type prospect struct {
 // options do.
 func (s *Scheduler) prospects(defs []*scheduleDef, started bool) []prospect {
 	list := make([]prospect, len(defs))
+	inCode := make(map[string]bool)
+	for _, d := range slices.Concat(s.cfg.schedules, defs) {
+		inCode[d.id] = inCode[d.id] || d.at.File == ""
+	}
 	look := func(st *store.State) {
 		for i, d := range defs {
 			p := &list[i]
 			p.def, p.sc, p.old = d, d.record(), st.Schedule(d.id)
 			p.env = s.env(st, &p.sc)
-			if p.old != nil && p.old.App != "" && p.old.App != d.app && d.at.File != "" {
+			if d.at.File != "" && p.old != nil && p.old.App != "" && p.old.App != d.app {
 				p.refusals = append(p.refusals, fmt.Errorf("it is declared by %q: %w", p.old.App, ErrConflict))
+			}
+			if d.at.File != "" && inCode[d.id] {
+				p.refusals = append(p.refusals, fmt.Errorf("%w: WithSchedule declares it too", ErrDuplicate))
 			}
 			if task := p.sc.Spec.Task; started && !st.KnownTask(task) || !started && !s.mayKnow(task) {
 				p.refusals = append(p.refusals, fmt.Errorf("%w %q", ErrUnknownTask, task))

@@ -115,7 +115,8 @@ func TestLint_beside_what_exists(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "schedules.yaml")
 		s := start(t, scheduler.WithTasks("echo"), scheduler.WithApp("mailer", 4),
-			scheduler.WithSchedule("trap", scheduler.Cron("0 0 13 * FRI"), echo.With("")))
+			scheduler.WithSchedule("code", scheduler.Cron("0 9 * * *"), echo.With("")))
+		mustSchedule(t, s, "trap", scheduler.Cron("0 0 13 * FRI"))
 		mustSchedule(t, s, "mine", scheduler.Cron("@daily"), scheduler.MaxRuns(1))
 		for i := range 15 {
 			mustSchedule(t, s, fmt.Sprint("hot", i), scheduler.Cron("7 4 * * *"))
@@ -133,9 +134,9 @@ func TestLint_beside_what_exists(t *testing.T) {
 					"schedules.yaml:2:10: trap: warning: missing-days: passes over some months, where there is no such day", fmt.Sprintf(hot, 25),
 				},
 			},
-			"of another owner": {"owner: other\nschedules:\n  - {id: trap, cron: '0 9 * * *', task: echo}\n", []string{
-				"schedules.yaml:3:10: trap: fault: refused: it would be refused", fmt.Sprintf(hot, 15),
-			}},
+			"of another owner, and in code too": {"owner: other\nschedules:\n  - {id: code, cron: '0 9 * * *', task: echo}\n", append([]string{
+				"schedules.yaml:3:10: code: fault: refused: it would be refused", "schedules.yaml:3:10: code: fault: refused: it would be refused",
+			}, exist...)},
 			"of no known task":         {"schedules:\n  - {id: x, cron: '0 9 * * *', task: x}\n", append([]string{"schedules.yaml:2:10: x: fault: refused: it would be refused"}, exist...)},
 			"some are taken out":       {"prune: true\ngeneration: 5\nschedules: []", exist},
 			"paused as it exists":      {"schedules:\n  - {id: hot1, cron: '7 4 * * *', task: echo, paused: true}\n", exist},

@@ -178,9 +178,6 @@ func (s *Scheduler) readFiles(ctx context.Context) (*fileSet, error) {
 		if err := s.mayFire(ctx, &p); err != nil {
 			p.refusals = append(p.refusals, err)
 		}
-		if slices.ContainsFunc(s.cfg.schedules, func(d *scheduleDef) bool { return d.id == p.sc.ID }) {
-			p.refusals = append(p.refusals, fmt.Errorf("%w: WithSchedule declares it too", ErrDuplicate))
-		}
 		for _, err := range p.refusals {
 			faults = append(faults, &schedfile.Error{Pos: set.defs[i].at, Err: fmt.Errorf("schedule %q: %w", p.sc.ID, err)})
 		}
