@@ -68,7 +68,11 @@ func (s *Scheduler) backfill(ctx context.Context, id string, lo, hi int64) (b *s
 		hi = min(hi, sc.Next)
 	}
 	ran := make(map[int64]bool)
-	for tick, err := range s.Ticks(ctx, id, instant(max(lo, 1)), instant(max(hi, 1))) {
+	ledger, err := s.openBook(ctx, id)
+	if err != nil {
+		return nil, 0, err
+	}
+	for tick, err := range ledger.own(ctx, max(lo, 1), max(hi, 1)) {
 		switch {
 		case err != nil:
 			return nil, 0, err

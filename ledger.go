@@ -85,8 +85,9 @@ func (s *Scheduler) openBook(ctx context.Context, id string) (*book, error) {
 			return
 		}
 		env = s.env(st, b.sc)
+		own, other := b.sc.Ledgers()
 		for t := range st.UnflushedTicks() {
-			if t.Schedule == b.sc.Number {
+			if t.Schedule == own || t.Schedule == other && other != 0 {
 				b.unflushed[keyOf(t)] = t
 			}
 		}
@@ -115,7 +116,8 @@ func (b *book) undecided(ctx context.Context) *store.Tick {
 	if sc.Next == 0 || sc.Next > b.now() {
 		return nil
 	}
-	t := &store.Tick{Schedule: sc.Number, Version: sc.Version, From: sc.Next, To: sc.Next, Decided: b.wall}
+	own, _ := sc.Ledgers()
+	t := &store.Tick{Schedule: own, Version: sc.Version, From: sc.Next, To: sc.Next, Decided: b.wall}
 	switch {
 	case sc.Paused:
 		t.Outcome, t.Reason = TickPaused, "the schedule is paused"
@@ -134,10 +136,46 @@ func (b *book) undecided(ctx context.Context) *store.Tick {
 	return t
 }
 
-// ticks yields the ticks with a nominal time from lo on and before hi.
+// ticks yields the ticks with a nominal time from lo on and before hi: those of both
+// clocks if the trigger was on the other one before; of two alike, those of its own clock
+// come last.
 func (b *book) ticks(ctx context.Context, lo, hi int64, yield func(Tick, error) bool) {
+	own, other := b.sc.Ledgers()
+	if other == 0 {
+		b.ledger(ctx, own, lo, hi, yield)
+		return
+	}
+	next, stop := iter.Pull2(func(yield func(Tick, error) bool) { b.ledger(ctx, other, lo, hi, yield) })
+	defer stop()
+	before, err, more := next()
+	for tick, fault := range b.own(ctx, lo, hi) {
+		for more && (err != nil || fault != nil || !before.Nominal.After(tick.Nominal)) {
+			if !yield(before, err) {
+				return
+			}
+			before, err, more = next()
+		}
+		if !yield(tick, fault) {
+			return
+		}
+	}
+	for ; more; before, err, more = next() {
+		if !yield(before, err) {
+			return
+		}
+	}
+}
+
+// own yields the ticks on the clock of the trigger alone.
+func (b *book) own(ctx context.Context, lo, hi int64) iter.Seq2[Tick, error] {
+	own, _ := b.sc.Ledgers()
+	return func(yield func(Tick, error) bool) { b.ledger(ctx, own, lo, hi, yield) }
+}
+
+// ledger yields the ticks that are recorded under a number.
+func (b *book) ledger(ctx context.Context, number uint64, lo, hi int64, yield func(Tick, error) bool) {
 	r := ledgerReader{book: b, from: lo, to: hi, yield: yield}
-	for row, err := range mergeTicks(b.s.storage.Ticks(b.sc.Number, lo, hi), b.unflushed, lo, hi) {
+	for row, err := range mergeTicks(b.s.storage.Ticks(number, lo, hi), b.unflushed, number, lo, hi) {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -152,22 +190,23 @@ func (b *book) ticks(ctx context.Context, lo, hi int64, yield func(Tick, error) 
 	r.flush(math.MaxInt64)
 }
 
-// rowKey identifies a row of a schedule's ledger.
+// rowKey identifies a row of a schedule's ledgers.
 type rowKey struct {
+	ledger   uint64
 	to       int64
 	backfill bool
 }
 
-func keyOf(t *store.Tick) rowKey { return rowKey{t.To, t.Backfill} }
+func keyOf(t *store.Tick) rowKey { return rowKey{t.Schedule, t.To, t.Backfill} }
 
 func (a rowKey) less(b rowKey) bool { return a.to < b.to || a.to == b.to && !a.backfill && b.backfill }
 
-// mergeTicks merges rows from disk with those that may be on their way to it,
-// which take the place of rows with the same key.
-func mergeTicks(disk iter.Seq2[*store.Tick, error], unflushed map[rowKey]*store.Tick, lo, hi int64) iter.Seq2[*store.Tick, error] {
+// mergeTicks merges rows from disk, of a ledger, with those that may be on their way to
+// it, which take the place of rows with the same key.
+func mergeTicks(disk iter.Seq2[*store.Tick, error], unflushed map[rowKey]*store.Tick, number uint64, lo, hi int64) iter.Seq2[*store.Tick, error] {
 	var recent []*store.Tick
 	for _, t := range unflushed {
-		if t.To >= lo && t.From < hi {
+		if t.Schedule == number && t.To >= lo && t.From < hi {
 			recent = append(recent, t)
 		}
 	}

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -200,6 +201,49 @@ func TestSetCalendar(t *testing.T) {
 		}
 		if names, err := s.Calendars(t.Context()); err != nil || len(names) != 0 {
 			t.Errorf("calendars %v, %v", names, err)
+		}
+	})
+}
+
+// Each clock has its own ticks: what was decided on one of them stays so while the
+// trigger is on the other, though the wall clock is set meanwhile, and two alike are two.
+func TestSchedule_changes_its_clock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var notes journal
+		wall := at(epoch)
+		opts := []scheduler.Option{scheduler.WithDataDir(t.TempDir()), beat(&notes), scheduler.WithClock(wall)}
+		s := start(t, opts...)
+		minutely, every := scheduler.Cron("* * * * *"), scheduler.Every(time.Minute)
+		mustSchedule(t, s, "s", minutely)
+		time.Sleep(3*time.Minute + time.Second)
+		mustSchedule(t, s, "s", every)
+		time.Sleep(2 * time.Minute) // 4m1s and 5m1s
+		wall.Step(-4 * time.Minute) // to 1m1s
+		time.Sleep(time.Second)
+		mustSchedule(t, s, "s", minutely)
+		time.Sleep(90 * time.Second) // to 2m32s of the wall clock: 2m was decided
+		mustSchedule(t, s, "s", scheduler.Cron("1 * * * * *"))
+		shutdown(t, s)
+		s = start(t, opts...)
+		time.Sleep(3 * time.Minute) // to 5m32s: all seconds of 3m, 4m and 5m are new
+		want := []string{"1m0s", "2m0s", "3m0s", "4m1s", "5m1s", "3m1s", "4m1s", "5m1s"}
+		got := notes.take()
+		for i, line := range got {
+			got[i] = line[strings.LastIndex(line, " ")+1:] // nominal
+		}
+		wantLines(t, "starts", got, want...)
+		wantLines(t, "ledger", ledger(t, s, "s", 0, time.Hour),
+			"1m0s ran", "2m0s ran", "3m0s ran", "3m1s ran", "4m1s ran", "4m1s ran", "5m1s ran", "5m1s ran")
+		if n, err := s.Backfill(t.Context(), "s", epoch.Add(2*time.Minute), epoch.Add(3*time.Minute), 0); n != 1 || err != nil {
+			t.Errorf("Backfill of 2m1s: %d, %v", n, err) // the elapsed clock had no part in it
+		}
+		mustSchedule(t, s, "s", every)
+		if err := s.DeleteSchedule(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		mustSchedule(t, s, "s", minutely) // goes on with both ledgers
+		if got := len(ledger(t, s, "s", 0, 6*time.Minute)); got != 9 {
+			t.Errorf("%d ticks, want 9", got)
 		}
 	})
 }

@@ -100,7 +100,7 @@ func (s *State) create(n *Schedule, next int64) {
 		delete(s.deleted, n.ID)
 		n.Number, n.Version = old.Number, old.Last+1
 		n.Last, n.Since = n.Version, n.Version
-		n.Decided, n.Loose = old.Decided, old.Loose
+		n.Decided, n.Loose, n.Ledger, n.Other = old.Decided, old.Loose, old.Ledger, old.Other
 		s.countAnew(n, old)
 		return
 	}
@@ -110,20 +110,24 @@ func (s *State) create(n *Schedule, next int64) {
 	n.Decided, n.Loose = []Span{{now, now}}, nil
 }
 
-// countAnew begins a new span of decided ticks at now in n, which follows old
-// under another trigger and is not yet published. If the triggers have different
-// clocks, what was decided is so at the same instants of the other one.
+// countAnew begins a new span of decided ticks at now in n, which follows old under
+// another trigger and is not yet published. On another clock other ticks were decided,
+// or none.
 func (s *State) countAnew(n, old *Schedule) {
 	was, is := old.Trigger.TickClock(), n.Trigger.TickClock()
 	if was != is {
 		if n.Pause = (Span{}); n.Paused {
 			n.Pause.From = s.now(is)
 		}
-		n.Decided, n.Loose = slices.Clone(n.Decided), nil
-		for i := range n.Decided {
-			n.Decided[i].From += s.now(is) - s.now(was)
-			n.Decided[i].To += s.now(is) - s.now(was)
+		own, _ := n.Ledgers()
+		left := &Decided{Ledger: own, Spans: n.Decided, Loose: n.Loose}
+		if back := n.Other; back != nil {
+			n.Ledger, n.Decided, n.Loose = back.Ledger, back.Spans, back.Loose
+		} else {
+			s.meta.Schedule++
+			n.Ledger, n.Decided, n.Loose = s.meta.Schedule, nil, nil
 		}
+		n.Other = left
 	}
 	n.decideFrom(s.now(is))
 }

@@ -112,7 +112,8 @@ func (s *State) take(n *Schedule, from, to int64) {
 }
 
 func (s *State) tell(n *Schedule, t *Tick) {
-	t.Schedule, t.Decided = n.Number, s.meta.Wall
+	t.Schedule, _ = n.Ledgers()
+	t.Decided = s.meta.Wall
 	if t.Version == 0 {
 		t.Version = n.Version
 	}

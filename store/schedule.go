@@ -143,6 +143,12 @@ type Schedule struct {
 	// wrong, be set back before such a tick, it comes about and gets its own row.
 	Loose []Tick `msg:"q,omitempty"`
 
+	// Ledger is the number under which ticks are recorded; 0: Number. Nominal times of
+	// two clocks may be equal, so each clock that the trigger was on has its own, and
+	// what was decided on the other one is kept for when the trigger comes back to it.
+	Ledger uint64   `msg:"lg,omitempty"`
+	Other  *Decided `msg:"oc,omitempty"`
+
 	// Pause is the last pause on the trigger's clock; its To is 0 while it lasts.
 	// What becomes of the ticks in it is for CatchUp to say.
 	Pause Span `msg:"ps,omitzero"`
@@ -166,6 +172,25 @@ type Schedule struct {
 
 	// Backfills counts the backfills that were asked for.
 	Backfills uint64 `msg:"bf,omitempty"`
+}
+
+// Decided is what was decided on a clock that a schedule's trigger is not on now.
+type Decided struct {
+	Ledger uint64 `msg:"l"`
+	Spans  []Span `msg:"s,omitempty"`
+	Loose  []Tick `msg:"q,omitempty"`
+}
+
+// Ledgers returns the numbers under which the schedule's ticks are recorded: those on the
+// clock of its trigger and, 0 if there are none, those on the other one.
+func (sc *Schedule) Ledgers() (own, other uint64) {
+	if own = sc.Ledger; own == 0 {
+		own = sc.Number
+	}
+	if sc.Other != nil {
+		other = sc.Other.Ledger
+	}
+	return own, other
 }
 
 // A Canary is a version on trial: what it runs is run for a share of the ticks, and

@@ -431,6 +431,171 @@ func (z CatchUp) Msgsize() (s int) {
 }
 
 // MarshalMsg implements msgp.Marshaler
+func (z *Decided) MarshalMsg(b []byte) (o []byte, err error) {
+	o = msgp.Require(b, z.Msgsize())
+	// check for omitted fields
+	zb0001Len := uint32(3)
+	var zb0001Mask uint8 /* 3 bits */
+	_ = zb0001Mask
+	if z.Spans == nil {
+		zb0001Len--
+		zb0001Mask |= 0x2
+	}
+	if z.Loose == nil {
+		zb0001Len--
+		zb0001Mask |= 0x4
+	}
+	// variable map header, size zb0001Len
+	o = append(o, 0x80|uint8(zb0001Len))
+
+	// skip if no fields are to be emitted
+	if zb0001Len != 0 {
+		// string "l"
+		o = append(o, 0xa1, 0x6c)
+		o = msgp.AppendUint64(o, z.Ledger)
+		if (zb0001Mask & 0x2) == 0 { // if not omitted
+			// string "s"
+			o = append(o, 0xa1, 0x73)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.Spans)))
+			for za0001 := range z.Spans {
+				// map header, size 2
+				// string "f"
+				o = append(o, 0x82, 0xa1, 0x66)
+				o = msgp.AppendInt64(o, z.Spans[za0001].From)
+				// string "t"
+				o = append(o, 0xa1, 0x74)
+				o = msgp.AppendInt64(o, z.Spans[za0001].To)
+			}
+		}
+		if (zb0001Mask & 0x4) == 0 { // if not omitted
+			// string "q"
+			o = append(o, 0xa1, 0x71)
+			o = msgp.AppendArrayHeader(o, uint32(len(z.Loose)))
+			for za0002 := range z.Loose {
+				o, err = z.Loose[za0002].MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Loose", za0002)
+					return
+				}
+			}
+		}
+	}
+	return
+}
+
+// UnmarshalMsg implements msgp.Unmarshaler
+func (z *Decided) UnmarshalMsg(bts []byte) (o []byte, err error) {
+	var field []byte
+	_ = field
+	var zb0001 uint32
+	zb0001, bts, err = msgp.ReadMapHeaderBytes(bts)
+	if err != nil {
+		err = msgp.WrapError(err)
+		return
+	}
+	for zb0001 > 0 {
+		zb0001--
+		field, bts, err = msgp.ReadMapKeyZC(bts)
+		if err != nil {
+			err = msgp.WrapError(err)
+			return
+		}
+		switch msgp.UnsafeString(field) {
+		case "l":
+			z.Ledger, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Ledger")
+				return
+			}
+		case "s":
+			var zb0002 uint32
+			zb0002, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Spans")
+				return
+			}
+			if cap(z.Spans) >= int(zb0002) {
+				z.Spans = (z.Spans)[:zb0002]
+			} else {
+				z.Spans = make([]Span, zb0002)
+			}
+			for za0001 := range z.Spans {
+				var zb0003 uint32
+				zb0003, bts, err = msgp.ReadMapHeaderBytes(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Spans", za0001)
+					return
+				}
+				for zb0003 > 0 {
+					zb0003--
+					field, bts, err = msgp.ReadMapKeyZC(bts)
+					if err != nil {
+						err = msgp.WrapError(err, "Spans", za0001)
+						return
+					}
+					switch msgp.UnsafeString(field) {
+					case "f":
+						z.Spans[za0001].From, bts, err = msgp.ReadInt64Bytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Spans", za0001, "From")
+							return
+						}
+					case "t":
+						z.Spans[za0001].To, bts, err = msgp.ReadInt64Bytes(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Spans", za0001, "To")
+							return
+						}
+					default:
+						bts, err = msgp.Skip(bts)
+						if err != nil {
+							err = msgp.WrapError(err, "Spans", za0001)
+							return
+						}
+					}
+				}
+			}
+		case "q":
+			var zb0004 uint32
+			zb0004, bts, err = msgp.ReadArrayHeaderBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Loose")
+				return
+			}
+			if cap(z.Loose) >= int(zb0004) {
+				z.Loose = (z.Loose)[:zb0004]
+			} else {
+				z.Loose = make([]Tick, zb0004)
+			}
+			for za0002 := range z.Loose {
+				bts, err = z.Loose[za0002].UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Loose", za0002)
+					return
+				}
+			}
+		default:
+			bts, err = msgp.Skip(bts)
+			if err != nil {
+				err = msgp.WrapError(err)
+				return
+			}
+		}
+	}
+	o = bts
+	return
+}
+
+// Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
+func (z *Decided) Msgsize() (s int) {
+	s = 1 + 2 + msgp.Uint64Size + 2 + msgp.ArrayHeaderSize + (len(z.Spans) * (5 + msgp.Int64Size + msgp.Int64Size)) + 2 + msgp.ArrayHeaderSize
+	for za0002 := range z.Loose {
+		s += z.Loose[za0002].Msgsize()
+	}
+	return
+}
+
+// MarshalMsg implements msgp.Marshaler
 func (z *Exclusion) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
@@ -827,8 +992,8 @@ func (z Queue) Msgsize() (s int) {
 func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(32)
-	var zb0001Mask uint32 /* 32 bits */
+	zb0001Len := uint32(34)
+	var zb0001Mask uint64 /* 34 bits */
 	_ = zb0001Mask
 	if z.Input == nil {
 		zb0001Len--
@@ -898,37 +1063,45 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x800000
 	}
-	if z.Pause.IsZero() {
+	if z.Ledger == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x1000000
 	}
-	if z.Live == nil {
+	if z.Other == nil {
 		zb0001Len--
 		zb0001Mask |= 0x2000000
 	}
-	if z.Waiting == nil {
+	if z.Pause.IsZero() {
 		zb0001Len--
 		zb0001Mask |= 0x4000000
 	}
-	if z.Fired == 0 {
+	if z.Live == nil {
 		zb0001Len--
 		zb0001Mask |= 0x8000000
 	}
-	if z.Since == 0 {
+	if z.Waiting == nil {
 		zb0001Len--
 		zb0001Mask |= 0x10000000
 	}
-	if z.Last == 0 {
+	if z.Fired == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x20000000
 	}
-	if z.Canary == nil {
+	if z.Since == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x40000000
 	}
-	if z.Backfills == 0 {
+	if z.Last == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x80000000
+	}
+	if z.Canary == nil {
+		zb0001Len--
+		zb0001Mask |= 0x100000000
+	}
+	if z.Backfills == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x200000000
 	}
 	// variable map header, size zb0001Len
 	o = msgp.AppendMapHeader(o, zb0001Len)
@@ -1077,6 +1250,24 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 			}
 		}
 		if (zb0001Mask & 0x1000000) == 0 { // if not omitted
+			// string "lg"
+			o = append(o, 0xa2, 0x6c, 0x67)
+			o = msgp.AppendUint64(o, z.Ledger)
+		}
+		if (zb0001Mask & 0x2000000) == 0 { // if not omitted
+			// string "oc"
+			o = append(o, 0xa2, 0x6f, 0x63)
+			if z.Other == nil {
+				o = msgp.AppendNil(o)
+			} else {
+				o, err = z.Other.MarshalMsg(o)
+				if err != nil {
+					err = msgp.WrapError(err, "Other")
+					return
+				}
+			}
+		}
+		if (zb0001Mask & 0x4000000) == 0 { // if not omitted
 			// string "ps"
 			o = append(o, 0xa2, 0x70, 0x73)
 			// map header, size 2
@@ -1087,7 +1278,7 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 			o = append(o, 0xa1, 0x74)
 			o = msgp.AppendInt64(o, z.Pause.To)
 		}
-		if (zb0001Mask & 0x2000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x8000000) == 0 { // if not omitted
 			// string "l"
 			o = append(o, 0xa1, 0x6c)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Live)))
@@ -1099,7 +1290,7 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x4000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x10000000) == 0 { // if not omitted
 			// string "wt"
 			o = append(o, 0xa2, 0x77, 0x74)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Waiting)))
@@ -1111,22 +1302,22 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x8000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x20000000) == 0 { // if not omitted
 			// string "fd"
 			o = append(o, 0xa2, 0x66, 0x64)
 			o = msgp.AppendUint64(o, z.Fired)
 		}
-		if (zb0001Mask & 0x10000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x40000000) == 0 { // if not omitted
 			// string "si"
 			o = append(o, 0xa2, 0x73, 0x69)
 			o = msgp.AppendUint64(o, z.Since)
 		}
-		if (zb0001Mask & 0x20000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x80000000) == 0 { // if not omitted
 			// string "lv"
 			o = append(o, 0xa2, 0x6c, 0x76)
 			o = msgp.AppendUint64(o, z.Last)
 		}
-		if (zb0001Mask & 0x40000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x100000000) == 0 { // if not omitted
 			// string "cn"
 			o = append(o, 0xa2, 0x63, 0x6e)
 			if z.Canary == nil {
@@ -1139,7 +1330,7 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x80000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x200000000) == 0 { // if not omitted
 			// string "bf"
 			o = append(o, 0xa2, 0x62, 0x66)
 			o = msgp.AppendUint64(o, z.Backfills)
@@ -1397,6 +1588,29 @@ func (z *Schedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 					return
 				}
 			}
+		case "lg":
+			z.Ledger, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Ledger")
+				return
+			}
+		case "oc":
+			if msgp.IsNil(bts) {
+				bts, err = msgp.ReadNilBytes(bts)
+				if err != nil {
+					return
+				}
+				z.Other = nil
+			} else {
+				if z.Other == nil {
+					z.Other = new(Decided)
+				}
+				bts, err = z.Other.UnmarshalMsg(bts)
+				if err != nil {
+					err = msgp.WrapError(err, "Other")
+					return
+				}
+			}
 		case "ps":
 			var zb0008 uint32
 			zb0008, bts, err = msgp.ReadMapHeaderBytes(bts)
@@ -1538,6 +1752,12 @@ func (z *Schedule) Msgsize() (s int) {
 	s += 2 + msgp.Uint8Size + 2 + msgp.Uint8Size + 2 + msgp.Int64Size + 3 + msgp.Uint32Size + 3 + msgp.Uint32Size + 3 + msgp.Int64Size + 3 + msgp.Uint64Size + 2 + msgp.BoolSize + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.App) + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.ArrayHeaderSize + (len(z.Decided) * (5 + msgp.Int64Size + msgp.Int64Size)) + 2 + msgp.ArrayHeaderSize
 	for za0003 := range z.Loose {
 		s += z.Loose[za0003].Msgsize()
+	}
+	s += 3 + msgp.Uint64Size + 3
+	if z.Other == nil {
+		s += msgp.NilSize
+	} else {
+		s += z.Other.Msgsize()
 	}
 	s += 3 + 1 + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.ArrayHeaderSize
 	for za0004 := range z.Live {

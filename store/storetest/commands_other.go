@@ -49,10 +49,15 @@ func (g *Generator) putSchedule(s *store.State) store.Command {
 		sc.ID = ""
 	}
 	if old := s.Schedule(sc.ID); old != nil {
-		sc.Trigger.Kind = old.Trigger.Kind // a change of clock is a new schedule
-		sc.Decided = old.Decided
-		if g.one(4) {
+		sc.Trigger.Kind, sc.Decided = old.Trigger.Kind, old.Decided
+		switch {
+		case g.one(4):
 			sc = *old // nothing new
+		case g.one(8): // to the other clock
+			sc.Trigger.Kind, sc.Decided = store.TriggerCron+store.TriggerEvery-old.Trigger.Kind, nil
+			if old.Other != nil {
+				sc.Decided = old.Other.Spans
+			}
 		}
 	} else {
 		if g.one(3) {
