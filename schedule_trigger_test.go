@@ -237,6 +237,7 @@ func TestSchedule_changes_its_clock(t *testing.T) {
 		if n, err := s.Backfill(t.Context(), "s", epoch.Add(2*time.Minute), epoch.Add(3*time.Minute), 0); n != 1 || err != nil {
 			t.Errorf("Backfill of 2m1s: %d, %v", n, err) // the elapsed clock had no part in it
 		}
+		time.Sleep(time.Second)
 		mustSchedule(t, s, "s", every)
 		if err := s.DeleteSchedule(t.Context(), "s"); err != nil {
 			t.Fatal(err)
