@@ -396,13 +396,15 @@ func TestReady_of_a_follower_waits_for_its_state(t *testing.T) {
 			cfg.Bind = p.Address
 		}
 	}
-	n := start(t, cluster.Setup{ID: behind, Dir: c.dirs[behind], Cluster: &cfg,
+	n := start(t, cluster.Setup{
+		ID: behind, Dir: c.dirs[behind], Cluster: &cfg,
 		OnApply: func(_ *store.State, index uint64, _ *store.Batch, _ []store.Result, _ []store.Event) {
 			if index == last {
 				close(reached)
 				<-release
 			}
-		}})
+		},
+	})
 	<-reached
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()

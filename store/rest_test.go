@@ -11,7 +11,8 @@ import (
 
 // resting reports whether a schedule's record is made anew each time it is asked for.
 func (m *machine) resting(id string) bool {
-	return m.s.Schedule(id) != m.s.Schedule(id)
+	one, other := m.s.Schedule(id), m.s.Schedule(id)
+	return one != other
 }
 
 // flush flushes, and changes something before that is durable.
