@@ -26,6 +26,9 @@ func newLife(l sim.Life) (*scheduler.Scheduler, error) {
 	if len(l.Peers) > 1 {
 		c := cluster.Config{ID: l.ID, Bind: l.Addr, Network: l.Host}
 		for _, id := range slices.Sorted(maps.Keys(l.Peers)) {
+			if c.Join = l.Join; len(c.Join) > 0 {
+				break
+			}
 			c.Peers = append(c.Peers, cluster.Peer{ID: id, Address: l.Peers[id]})
 		}
 		opts = append(opts, scheduler.WithCluster(c))
@@ -41,9 +44,9 @@ func simulate(t *testing.T, o sim.Options) sim.Report {
 	for _, n := range r.Faults {
 		faults += n
 	}
-	t.Logf("seed %d: %v in %v (%.0f times as fast), %d calls, %d acknowledged, %d ticks, %d entries, %d faults, %d lives, %d changes of leader, %d torn writes, %d copies installed, %d connections severed",
+	t.Logf("seed %d: %v in %v (%.0f times as fast), %d calls, %d acknowledged, %d ticks, %d entries, %d faults, %d lives, %d changes of leader, %d torn writes, %d copies installed, %d connections severed, %d removals, %d joins",
 		o.Seed, r.Virtual.Round(time.Second), r.Real.Round(time.Millisecond), r.Virtual.Seconds()/r.Real.Seconds(),
-		r.Calls, r.Acks, r.Ticks, r.Entries, faults, r.Lives, r.Leaders, r.Tears, r.Installs, r.Severed)
+		r.Calls, r.Acks, r.Ticks, r.Entries, faults, r.Lives, r.Leaders, r.Tears, r.Installs, r.Severed, r.Removals, r.Joins)
 	return r
 }
 
@@ -97,6 +100,23 @@ func givenUp(seed uint64) sim.Options {
 		Faults: sim.Faults{
 			Every: 4 * time.Second, Lasts: 12 * time.Second,
 			Kinds: []sim.Fault{sim.CutOff, sim.OneWay, sim.Freeze, sim.DiskHang},
+		},
+	}
+}
+
+// Nodes leave, are taken out and lose their disks, and come back with empty ones, while
+// faults and load go on.
+func TestSim_members_come_and_go(t *testing.T) {
+	for _, seed := range seeds(t, 1) {
+		simulate(t, comeAndGo(seed))
+	}
+}
+
+func comeAndGo(seed uint64) sim.Options {
+	return sim.Options{
+		Seed: seed, Nodes: 3, Pace: time.Second, Trailing: 1,
+		Faults: sim.Faults{
+			Kinds: []sim.Fault{sim.Leave, sim.Expel, sim.Wipe, sim.CutOff, sim.Crash, sim.Restart, sim.Stragglers, sim.DiskSlow},
 		},
 	}
 }
@@ -188,6 +208,7 @@ func TestSim_for_long(t *testing.T) {
 			givenUp(seed),
 			lostAnswers(seed),
 			leftBehind(seed),
+			comeAndGo(seed),
 			fallingLeaders(seed, 2*time.Minute),
 			{Seed: seed, Nodes: 5, Pace: 2 * time.Second},
 		} {

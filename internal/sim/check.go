@@ -19,6 +19,7 @@ func Checkers() []Checker {
 		{"acknowledged calls", checkAcknowledged},
 		{"results", checkResults},
 		{"leases", checkLeases},
+		{"sessions", checkSessions},
 		{"unique keys", checkUniques},
 		{"queues", checkQueues},
 		{"overlap", checkOverlap},

@@ -59,6 +59,13 @@ func scheduling() []mutation {
 			_, e := event(s, store.EventFinished, 9)
 			s.Facts = slices.DeleteFunc(s.Facts, func(f sim.Fact) bool { return f.Run == e.Run.ID && f.What == sim.Ended })
 		}},
+		{"sessions", "which is over", func(s *sim.Story) { // the node was taken out
+			i, _ := event(s, store.EventLeased, 3)
+			s.Applied[i-1].Batch.Commands = append(s.Applied[i-1].Batch.Commands, store.Command{
+				Kind: store.KindSetCluster, Cluster: &store.SetCluster{Remove: []string{"n1"}},
+			})
+			s.Applied[i-1].Results = append(s.Applied[i-1].Results, store.Result{})
+		}},
 		{"ledger", "had run before", func(s *sim.Story) {
 			repeat(s, store.EventTick, 2)
 			_, e := event(s, store.EventTick, 3)

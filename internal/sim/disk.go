@@ -25,8 +25,9 @@ type Disk struct {
 	life    int       // of the process that has it open; handles of earlier ones are dead
 	durable image     // what was synced
 	pending []writeOp // what was written and not synced, in order
-	archive map[uint64]Stored
-	sure    uint64 // up to which what is in archive was committed
+	archive map[uint64]raft.Log
+	wrote   map[place]time.Time // when writing an entry began for the first time
+	sure    uint64              // up to which what is in archive was committed
 	state   *memstore.Store
 	tears   int // crashes that came in the middle of a write
 
@@ -55,18 +56,15 @@ type writeOp struct {
 	at     time.Time // when it began
 }
 
-// Stored is an entry of the log, and when writing it began on this disk.
-type Stored struct {
-	raft.Log
-	At time.Time
-}
+// place says which entry of the log is meant, whoever has it.
+type place struct{ index, term uint64 }
 
 // NewDisk returns an empty disk whose syncs take a time in [sync, sync+jitter).
 func NewDisk(seed uint64, sync, jitter time.Duration) *Disk {
 	return &Disk{
 		rng:     rand.New(rand.NewPCG(seed, 0x6469736b)),
 		durable: image{values: make(map[string][]byte), numbers: make(map[string]uint64)},
-		archive: make(map[uint64]Stored), state: memstore.New(memstore.Options{}),
+		archive: make(map[uint64]raft.Log), wrote: make(map[place]time.Time), state: memstore.New(memstore.Options{}),
 		sync: max(sync, time.Microsecond), jitter: jitter, ended: make(chan struct{}),
 	}
 }
@@ -124,6 +122,16 @@ func (d *Disk) Crash() {
 	d.settleLocked()
 }
 
+// Wipe takes everything away, as another disk in the place of this one. No process may
+// have it open. What is archived of entries that were committed stays.
+func (d *Disk) Wipe() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.archive, func(i uint64, _ raft.Log) bool { return i > d.sure })
+	d.durable = image{values: make(map[string][]byte), numbers: make(map[string]uint64)}
+	d.pending, d.state = nil, memstore.New(memstore.Options{})
+}
+
 // Tears returns how many crashes came in the middle of a write.
 func (d *Disk) Tears() int {
 	d.mu.Lock()
@@ -169,7 +177,10 @@ func (d *Disk) applyLocked(op writeOp) {
 			for i := l.Index; i <= last; i++ {
 				delete(d.archive, i)
 			}
-			d.archive[l.Index] = Stored{l, op.at}
+			d.archive[l.Index] = l
+			if at := (place{l.Index, l.Term}); d.wrote[at].IsZero() {
+				d.wrote[at] = op.at
+			}
 		}
 	}
 }
@@ -177,16 +188,24 @@ func (d *Disk) applyLocked(op writeOp) {
 // installLocked notes that a copy has taken the place of the state. What the log
 // has up to its index may be another leader's that was never committed.
 func (d *Disk) installLocked(index uint64) {
-	maps.DeleteFunc(d.archive, func(i uint64, _ Stored) bool { return i > d.sure && i <= index })
+	maps.DeleteFunc(d.archive, func(i uint64, _ raft.Log) bool { return i > d.sure && i <= index })
 	d.sure = max(d.sure, index)
 }
 
 // Archive returns every entry that the log had at some time and that was not
 // replaced, truncated ones included, by index.
-func (d *Disk) Archive() map[uint64]Stored {
+func (d *Disk) Archive() map[uint64]raft.Log {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.archive)
+}
+
+// written returns when writing an entry began, here, for the first time.
+func (d *Disk) written(at place) (began time.Time, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	began, ok = d.wrote[at]
+	return began, ok
 }
 
 // A Mount is a disk as one process has it: dead once the process is.

@@ -9,7 +9,12 @@
 // messages and forwarded calls come twice, and out of order, and to one who leads no
 // more. Disks fail, fill up, hang, and tear what was written when the power goes;
 // clocks step and drift; nodes are killed, frozen, restarted, cut off, or away for so
-// long that only a copy of the leader's state brings them back.
+// long that only a copy of the leader's state brings them back. Nodes leave, are taken
+// out, or lose their disks, and come back as ones that have to be let in.
+//
+// Not modelled: bytes that are damaged or lost within a connection, which TCP and the
+// entries' checksums are for; disks that read what was not written, see
+// internal/crashtest; several binaries, see internal/harness.
 //
 // [Run] is one simulation. Its seed fixes the faults and the load; the rest is up
 // to Go's scheduler, so a seed that fails once is run again many times. A
@@ -21,5 +26,6 @@
 // and the log as it was committed. The checkers are pure functions over it. They
 // trust nothing that the nodes say of themselves but the log's bytes: the history
 // is replayed, and each promise is checked by a naive model that knows no indexes,
-// timers or batches.
+// timers or batches. A simulation in which nothing happened fails too: without calls,
+// acknowledgements, ticks, or the faults and what they are to bring about.
 package sim

@@ -29,9 +29,10 @@ const (
 	SlowNet Fault = "slow network"
 	Freeze  Fault = "freeze" // neither disk nor network go on
 
-	// Of either fault it is for the repetition to double what was asked for. Answers
-	// are lost of what was carried out just before; stragglers come seconds after what
-	// was sent later over another connection, to another leader's followers at times.
+	// LostAnswers and Stragglers double what was asked for, as the caller asks again.
+	// Answers are lost of what was carried out just before; stragglers come seconds
+	// after what was sent later over another connection, when another node leads at
+	// times.
 	LostAnswers Fault = "lost answers"
 	Stragglers  Fault = "stragglers"
 
@@ -39,6 +40,13 @@ const (
 	// lacks: it comes back by a copy of the leader's state. Options.Trailing has to be
 	// small. It is not among those of AllFaults.
 	Absence Fault = "absence"
+
+	// Leave, Expel and Wipe: a node leaves the cluster, is taken out by the leader,
+	// alive or dead, or loses its disk; and comes back with an empty one, under another
+	// address. They are not among those of AllFaults.
+	Leave Fault = "leave"
+	Expel Fault = "expel"
+	Wipe  Fault = "wipe"
 )
 
 // AllFaults returns the faults that a cluster of so many nodes can have.
@@ -147,11 +155,11 @@ func (w *world) strike(ctx context.Context) {
 func (w *world) mayFall(n *node) bool {
 	ill := 0
 	for _, other := range w.nodes {
-		if other.ill && other != n {
+		if other != n && w.sick(other) {
 			ill++
 		}
 	}
-	return !n.ill && (len(w.nodes) == 1 || (ill+1)*2 < len(w.nodes))
+	return !w.sick(n) && (len(w.nodes) == 1 || (ill+1)*2 < len(w.nodes))
 }
 
 // hit begins a fault and returns what ends it, and whether the node can count for
@@ -176,6 +184,8 @@ func (w *world) hit(ctx context.Context, n *node, b blow) (cure func(), ill bool
 		return func() { n.disk.SetLatency(200*time.Microsecond, time.Millisecond) }, b.amount > 50*time.Millisecond
 	case Absence:
 		return w.away(ctx, n, b)
+	case Leave, Expel, Wipe:
+		return w.hitMember(ctx, n, b)
 	case ClockStep:
 		n.clock.Step(b.amount)
 		return func() { n.clock.Step(-b.amount) }, false
@@ -209,7 +219,7 @@ func (w *world) away(ctx context.Context, n *node, b blow) (cure func(), ill boo
 		defer cancel()
 		select {
 		case <-w.installed:
-			sleep(ctx, time.Duration(b.lasts%(3*time.Millisecond)))
+			sleep(ctx, b.lasts%(3*time.Millisecond))
 		case <-within.Done():
 		}
 		w.rec.say(n.id, "--- crash while it comes back")

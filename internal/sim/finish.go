@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/escapement-go/scheduler"
 	"github.com/escapement-go/scheduler/store"
 )
@@ -34,6 +36,11 @@ func (w *world) finish(ctx context.Context, calm, end time.Time) {
 		w.rec.wrong("", "nobody leads though nothing fails any more")
 	} else {
 		w.rest(ctx, leader.current())
+	}
+	for _, n := range w.nodes {
+		if w.sick(n) || len(w.nodes) > 1 && !w.votes(n) {
+			w.rec.wrong(n.id, "does not vote though nothing fails any more")
+		}
 	}
 	index := w.settle(ctx)
 	w.look()
@@ -124,7 +131,7 @@ func (w *world) collect(index uint64, calm, end time.Time) *History {
 		Calls: w.rec.calls, Facts: w.rec.facts, Samples: w.rec.samples, Plans: plans(), Calm: calm, End: end,
 		Clocks: make(map[string][]Setting), Stores: make(map[string]Stores),
 	}
-	archives := make(map[string]map[uint64]Stored)
+	archives := make(map[string]map[uint64]raft.Log)
 	for _, n := range w.nodes {
 		h.Nodes = append(h.Nodes, n.id)
 		h.Clocks[n.id] = n.clock.Settings()
@@ -148,22 +155,24 @@ func (w *world) collect(index uint64, calm, end time.Time) *History {
 }
 
 // entry returns an entry that all who have it must have alike.
-func (w *world) entry(index uint64, archives map[string]map[uint64]Stored) (e Entry, found bool) {
-	var first Stored
+func (w *world) entry(index uint64, archives map[string]map[uint64]raft.Log) (e Entry, found bool) {
+	var first raft.Log
 	for _, n := range w.nodes {
 		s, ok := archives[n.id][index]
 		if !ok {
 			continue
 		}
 		if found && (s.Term != first.Term || s.Type != first.Type || !bytes.Equal(s.Data, first.Data)) {
-			w.rec.wrong(n.id, "entry %d is of term %d, and of term %d on %s", index, s.Term, first.Term, e.Leader)
+			w.rec.wrong(n.id, "entry %d is of term %d, and of term %d elsewhere", index, s.Term, first.Term)
 		}
-		if !found || s.At.Before(first.At) {
-			first, e.Leader = s, n.id
-		}
-		found = true
+		first, found = s, true
 	}
-	e.Index, e.Term, e.At = index, first.Term, first.At
+	e.Index, e.Term = index, first.Term
+	for _, n := range w.nodes { // be it one that has lost its disk since
+		if at, ok := n.disk.written(place{index, e.Term}); ok && (e.At.IsZero() || at.Before(e.At)) {
+			e.At, e.Leader = at, n.id
+		}
+	}
 	switch first.Type {
 	case logCommand:
 		e.Data = first.Data

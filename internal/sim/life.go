@@ -22,6 +22,7 @@ type life struct {
 
 	dead    atomic.Bool     // killed, or about to end by itself: what it does does not count
 	up      atomic.Bool     // it has started
+	leaving atomic.Bool     // it is being taken out of the cluster: it may park
 	ctx     context.Context //nolint:containedctx // the process
 	kill    context.CancelFunc
 	clients sync.WaitGroup
@@ -59,10 +60,16 @@ func (w *world) start(ctx context.Context, n *node) {
 	for _, p := range w.nodes {
 		peers[p.id] = p.id + ".sim"
 	}
+	var join []string
+	for _, p := range w.nodes {
+		if n.joins && p != n {
+			join = append(join, p.id+".sim")
+		}
+	}
 	w.rec.say(n.id, "--- starts, life %d", number)
 	mount := n.disk.Mount()
 	s, err := w.o.New(Life{
-		ID: n.id, Number: number, Addr: addr, Peers: peers, Clock: n.clock, Host: l.host, Logger: l.logger(),
+		ID: n.id, Number: number, Addr: addr, Peers: peers, Join: join, Clock: n.clock, Host: l.host, Logger: l.logger(),
 		Options: l.options(), Trailing: w.o.Trailing, OpenLog: mount.OpenLog,
 		OpenStorage: func() *Storage {
 			return mount.OpenStorage(func(index, digest uint64, installed bool) {
@@ -115,6 +122,9 @@ func (l *life) look() {
 	}
 	st := node.Status()
 	if st.Parked != nil {
+		if l.leaving.Load() {
+			return
+		}
 		l.world.rec.wrong(l.node.id, "is parked: %v", st.Parked)
 		return
 	}

@@ -265,7 +265,7 @@ func (c *client) do(call Call, do func() error) answered {
 		return answered{-1, err}
 	}
 	answer, expected := classify(call.Op, err)
-	if !expected {
+	if !expected && !(l.leaving.Load() && errors.Is(err, scheduler.ErrParked)) {
 		l.world.rec.wrong(l.node.id, "%s %s %v: %v", call.Op, call.Target, call.Runs, err)
 	}
 	l.world.rec.end(number, func(k *Call) {

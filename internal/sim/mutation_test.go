@@ -112,6 +112,9 @@ var mutants = []struct {
 	{"a copy leaves history out", copies, []patch{
 		{"store/memstore/copy.go", `		f.record(frameTick, &at, t)`, `		_, _ = at, t`},
 	}},
+	{"a node that was taken out keeps its session", members, []patch{
+		{"store/node.go", `		s.endSessions(id)`, `		_ = id`},
+	}},
 	{"an installed copy does not become the state", copies, []patch{
 		{"cluster/flusher.go", `n.state, n.configuration = state, config`, `n.configuration = config`},
 	}},
@@ -122,6 +125,7 @@ const (
 	several = "TestSim_three_nodes"
 	givenUp = "TestSim_workers_are_given_up"
 	copies  = "TestSim_copies_are_installed"
+	members = "TestSim_members_come_and_go"
 
 	limitGate    = `q.limit > 0 && q.leased >= int(q.limit)`
 	limitGateOff = `q.limit > 0 && q.leased > int(q.limit)`

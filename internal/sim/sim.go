@@ -58,6 +58,7 @@ type Life struct {
 	Number  int // of the node's lives, from 0
 	Addr    string
 	Peers   map[string]string // the addresses of all nodes by ID, names that are looked up at each dial
+	Join    []string          // the node enters by these addresses, not by its Peers; empty: it is a founder
 	Clock   *Clock
 	Host    *Host
 	Logger  *slog.Logger
@@ -111,6 +112,8 @@ type Report struct {
 	Entries     int // of the log
 	Installs    int // copies of a leader's state that took the place of a node's
 	Severed     int // connections that died with what was under way
+	Removals    int // nodes that were taken out of the cluster
+	Joins       int // nodes that came back with an empty disk, and voted
 }
 
 // Run simulates a cluster and fails the test, with the seed and a timeline, if it
@@ -146,7 +149,7 @@ func Run(t *testing.T, o Options) Report {
 func (w *world) report(took time.Duration) Report {
 	r := Report{
 		History: w.history, Leaders: max(len(w.leaders)-1, 0), Faults: w.struck, Virtual: w.took, Real: took,
-		Installs: w.rec.installs, Severed: w.net.Severed(),
+		Installs: w.rec.installs, Severed: w.net.Severed(), Removals: w.removals, Joins: w.joins,
 	}
 	for _, n := range w.nodes {
 		r.Lives += n.lives
@@ -184,6 +187,8 @@ func (r *Report) nothing(o Options) (b Breaches) {
 		{"tick was decided", r.Ticks, !o.NoSchedules},
 		{"fault struck", struck, faulty},
 		{"copy of a state was installed", r.Installs, faulty && slices.Contains(o.Faults.Kinds, Absence)},
+		{"node was taken out", r.Removals, r.Faults[Leave]+r.Faults[Expel] > 0},
+		{"node came back with an empty disk", r.Joins, r.Faults[Leave]+r.Faults[Expel]+r.Faults[Wipe] > 0},
 		{"connection died with an answer", r.Severed, r.Faults[LostAnswers]+r.Faults[Stragglers] > 0},
 	} {
 		if c.present && c.n == 0 {
@@ -207,6 +212,8 @@ type world struct {
 
 	installed chan struct{} // 1: a copy was installed
 
+	removals, joins int
+
 	mu      sync.Mutex // guards all below
 	leaders map[uint64]string
 	runs    []scheduler.RunID // that were asked for
@@ -222,6 +229,9 @@ type node struct {
 	mu    sync.Mutex // held by the driver to set live, and by others to read it
 	live  *life      // nil while it is down
 	ill   bool       // something about it fails, so that it may not count for a majority
+
+	returns bool // it was taken out, or its disk was, and it does not vote again yet
+	joins   bool // it comes back by Life.Join
 }
 
 const usualLatency = 500 * time.Microsecond
