@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -46,6 +47,39 @@ func ExampleDialect() {
 	// Fri Feb 27 10:15:00 UTC 2026
 	// Fri Feb 13 00:00:00 UTC 2026
 	// Fri Mar 13 00:00:00 UTC 2026
+}
+
+// tides come each twelve hours and 25 minutes.
+type tides struct{ first time.Time }
+
+func (t tides) Next(after time.Time) time.Time {
+	const apart = 12*time.Hour + 25*time.Minute
+	if after.Before(t.first) {
+		return t.first
+	}
+	return t.first.Add((after.Sub(t.first)/apart + 1) * apart)
+}
+
+// A trigger of one's own is a Go function. One node that has it is enough.
+func ExampleCustom() {
+	ctx := context.Background()
+	s := begin(
+		scheduler.WithHandler(SendEmail, send),
+		scheduler.WithTrigger("tides", func(params json.RawMessage) (cron.Schedule, error) {
+			var t tides
+			err := json.Unmarshal(params, &t.first)
+			return t, err
+		}),
+	)
+	defer s.Shutdown(ctx)
+	tide := scheduler.Custom("tides", time.Date(2100, 1, 1, 10, 35, 0, 0, time.UTC))
+	if err := s.Schedule(ctx, "tide", tide, SendEmail.With(Email{To: "harbour@example.com", Subject: "high tide"})); err != nil {
+		log.Fatal(err)
+	}
+	for sc, err := range s.Schedules(ctx) {
+		fmt.Println(sc.ID, sc.Trigger.Describe(), "at", sc.Next.Format("15:04"), err)
+	}
+	// Output: tide as the trigger tides says at 10:35 <nil>
 }
 
 func ExampleTrigger_DescribeIn() {

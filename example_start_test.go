@@ -163,6 +163,8 @@ schedules:
     task: email.send
     input: {To: team@example.com, Subject: digest}
     overlap: queue(1)
+    except: [{from: 2026-12-24T00:00:00Z, to: 2027-01-02T00:00:00Z}] # or days, window, calendar, ics: holidays.ics
+    canary: {share: 0.1, runs: 20} # a change of what runs is tried first
 `
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		log.Fatal(err)
@@ -173,7 +175,7 @@ schedules:
 	for sc, err := range s.Schedules(ctx) {
 		fmt.Println(sc.ID, sc.Trigger.Describe(), err)
 	}
-	// Output: digest at 09:00 on weekdays (Asia/Shanghai) <nil>
+	// Output: digest at 09:00 on weekdays (Asia/Shanghai), with 1 exclusions <nil>
 }
 
 func ExampleScheduler_Forecast() {

@@ -59,6 +59,7 @@ const (
 	keySchedules = "schedules" // how many
 
 	keyScheduleID = "schedule_id"
+	keyTrial      = "trial"
 )
 
 // followFiles applies the changes of the files of schedules until ctx ends. applied is
@@ -128,7 +129,7 @@ func (s *Scheduler) applyFiles(ctx context.Context) (mark string) {
 	set, err := s.readFiles(ctx)
 	s.fileNames, mark = set.names, mark+set.looks
 	if err != nil {
-		s.refuseFiles("schedule files are faulty and change nothing", err)
+		s.refuseFiles(err)
 		if errors.Is(err, ErrUnknownTask) || errors.Is(err, ErrConflict) || errors.Is(err, trigger.ErrUnknown) || errors.Is(err, errSlow) {
 			return "" // what they need may yet come to be
 		}
@@ -144,7 +145,7 @@ func (s *Scheduler) applyFiles(ctx context.Context) (mark string) {
 		err = s.pruneSchedules(ctx, set)
 	}
 	if err != nil {
-		s.refuseFiles("schedule files are not applied yet", err)
+		s.refuseFiles(err)
 		return ""
 	}
 	s.fileFault.Store(nil)
@@ -153,9 +154,9 @@ func (s *Scheduler) applyFiles(ctx context.Context) (mark string) {
 }
 
 // refuseFiles notes and logs what is wrong with the files, once.
-func (s *Scheduler) refuseFiles(what string, err error) {
+func (s *Scheduler) refuseFiles(err error) {
 	if last := s.fileFault.Swap(&err); last == nil || (*last).Error() != err.Error() {
-		s.cfg.logger.Error(what, keyPath, s.cfg.scheduleFile, keyError, err)
+		s.cfg.logger.Error("schedule files are not in force", keyPath, s.cfg.scheduleFile, keyError, err)
 	}
 }
 
@@ -411,10 +412,10 @@ func fileTrigger(e *schedfile.Schedule, set *fileSet) (t Trigger, err error) {
 // at the folder of the file that names it.
 func fileCalendar(x schedfile.Except, set *fileSet) (c Calendar, err error) {
 	forms := 0
-	form := func(given bool, make func() Calendar) {
+	form := func(given bool, calendar func() Calendar) {
 		if given {
 			forms++
-			c = make()
+			c = calendar()
 		}
 	}
 	form(x.Calendar != "", func() Calendar { return NamedCalendar(x.Calendar) })

@@ -85,6 +85,8 @@ const (
 	nextTime  = 5 * time.Second // for one call, on behalf of a query
 )
 
+const keyStack = "stack"
+
 // Why there is no answer, besides what a trigger itself says.
 var (
 	errSlow        = dispatch.ErrSlow
@@ -320,7 +322,7 @@ func sameQuestion(a, b *dispatch.Question) bool {
 func (t *triggers) evaluate(q *dispatch.Question) (a dispatch.Answer, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			t.s.cfg.logger.Warn("trigger panics", keyTrigger, q.Schedule.Trigger.Name, keyError, r, "stack", string(debug.Stack()))
+			t.s.cfg.logger.Warn("trigger panics", keyTrigger, q.Schedule.Trigger.Name, keyError, r, keyStack, string(debug.Stack()))
 			err = fmt.Errorf("it panics: %v", r)
 		}
 	}()
@@ -399,7 +401,7 @@ func (p *patientTrigger) bound(f func() error) error {
 	}
 	p.t.hang(p.id, 1)
 	go func() { // as the one above, which it waits for
-		<-done
+		_ = <-done // too late
 		p.t.hang(p.id, -1)
 	}()
 	return errSlow

@@ -67,7 +67,7 @@ func (s *Scheduler) declareSchedule(ctx context.Context, d *scheduleDef) error {
 		return err
 	case len(rows) > 0:
 		if last := rows[len(rows)-1]; strings.HasPrefix(last.Trial, store.Reverted) && store.SameDefinition(last.Schedule, &sc) {
-			s.cfg.logger.Warn("schedule was on trial as it is declared, and was reverted", keyScheduleID, d.id, "trial", last.Trial)
+			s.cfg.logger.Warn("schedule was on trial as it is declared, and was reverted", keyScheduleID, d.id, keyTrial, last.Trial)
 			return nil
 		}
 	}

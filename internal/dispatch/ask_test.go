@@ -17,6 +17,7 @@ type asking struct {
 }
 
 func newAsking(t *testing.T) *asking {
+	t.Helper()
 	a := new(asking)
 	a.world = newWorld(t, 100, func(c *dispatch.Config) {
 		c.Ask = func(q *dispatch.Question) { a.asked = append(a.asked, q) }
