@@ -146,6 +146,9 @@ func (s *Scheduler) applyFiles(ctx context.Context) (mark string) {
 	}
 	if err != nil {
 		s.refuseFiles(err)
+		if errors.Is(err, ErrInvalid) && !errors.Is(err, trigger.ErrUnknown) {
+			return mark // until they change
+		}
 		return ""
 	}
 	s.fileFault.Store(nil)
@@ -179,11 +182,21 @@ func (s *Scheduler) readFiles(ctx context.Context) (*fileSet, error) {
 		if err := s.mayFire(ctx, &p); err != nil {
 			p.refusals = append(p.refusals, err)
 		}
+		if p.old != nil && p.def.canary != nil && !onlyRuns(p.old, p.sc) {
+			p.refusals = append(p.refusals, fmt.Errorf("%w: a trial changes what runs, not when", ErrInvalid))
+		}
 		for _, err := range p.refusals {
 			faults = append(faults, &schedfile.Error{Pos: set.defs[i].at, Err: fmt.Errorf("schedule %q: %w", p.sc.ID, err)})
 		}
 	}
 	return set, errors.Join(faults...)
+}
+
+// onlyRuns reports whether a schedule that is to be differs from the one that is in
+// nothing but what it runs.
+func onlyRuns(is *store.Schedule, be store.Schedule) bool {
+	be.Spec, be.Input, be.Meta = is.Spec, is.Input, is.Meta
+	return store.SameDefinition(is, &be)
 }
 
 // mayFire returns why a schedule that is to be would never fire.

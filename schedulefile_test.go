@@ -279,7 +279,7 @@ func TestWithScheduleFile_Canary(t *testing.T) {
 		change(entry("best", ""))
 		state("a further change", 2, 4)
 		change(strings.ReplaceAll(entry("bad", ""), "'* * * * *'", "'@hourly'"))
-		wantReason(t, s, "changes what runs, not when")
+		wantReason(t, s, `schedules.yaml:2:10: schedule "s": invalid: a trial changes what runs, not when`)
 	})
 }
 
