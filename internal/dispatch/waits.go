@@ -62,6 +62,10 @@ func (p *preparation) start(number uint64, due int64) {
 	if sc == nil || sc.Number != number || len(sc.Waiting) == 0 || sc.Paused || sc.Room() == 0 {
 		return
 	}
+	if sc.Waiting[0].At > p.elapsed { // one before it has started meanwhile
+		d.armWait(sc, p.elapsed)
+		return
+	}
 	rule := p.startRule(sc)
 	if rule == nil {
 		if d.asks(sc) {
