@@ -307,11 +307,10 @@ func (s *Scheduler) Schedules(ctx context.Context) iter.Seq2[Schedule, error] {
 			yield(Schedule{}, err)
 			return
 		}
-		var all []*store.Schedule
-		s.node.View(func(st *store.State) { all = slices.Collect(st.Schedules()) })
-		slices.SortFunc(all, func(a, b *store.Schedule) int { return cmp.Compare(a.ID, b.ID) })
+		var all iter.Seq[*store.Schedule]
+		s.node.View(func(st *store.State) { all = st.Schedules() })
 		wall, elapsed := s.node.Now()
-		for _, sc := range all {
+		for _, sc := range slices.SortedFunc(all, func(a, b *store.Schedule) int { return cmp.Compare(a.ID, b.ID) }) {
 			if err := ctx.Err(); err != nil {
 				yield(Schedule{}, err)
 				return

@@ -46,7 +46,7 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 		if p.Canary != nil {
 			return s.try(old, &n, p)
 		}
-		if sameEncoding(old.definition(), n.definition()) {
+		if SameDefinition(old, &n) {
 			s.declared(old, n.App, n.Gen)
 			return Result{N: old.Version}
 		}

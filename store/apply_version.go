@@ -49,7 +49,7 @@ func (s *State) forgetVersions(sc *Schedule) {
 // try puts what n runs on trial.
 func (s *State) try(old, n *Schedule, p *PutSchedule) Result {
 	c := *p.Canary
-	if sameEncoding(n.definition(), old.definition()) { // there is nothing to try
+	if SameDefinition(n, old) { // there is nothing to try
 		return Result{N: old.Version}
 	}
 	same := n.definition()

@@ -6,7 +6,7 @@ import (
 )
 
 // A cell holds a schedule: its record or, while nothing happens to it, what that is
-// made of, which takes a third of the memory.
+// made of, which takes a third of the memory. It is immutable.
 //
 // Whether a schedule rests differs between nodes and is not part of the state.
 type cell struct {
@@ -23,10 +23,13 @@ type cell struct {
 // restAhead is how far away the next tick of a schedule that rests is (ns).
 const restAhead = int64(10e9)
 
-// record returns the schedule of that ID.
+// record returns the schedule, which has that ID; nil if c is.
 func (c *cell) record(id string) *Schedule {
-	if c == nil || c.sc != nil {
-		return c.now()
+	switch {
+	case c == nil:
+		return nil
+	case c.sc != nil:
+		return c.sc
 	}
 	sc := new(Schedule)
 	if _, err := sc.UnmarshalMsg(c.packed); err != nil {
@@ -34,14 +37,6 @@ func (c *cell) record(id string) *Schedule {
 	}
 	sc.ID, sc.Spec = id, c.spec
 	return sc
-}
-
-// now returns the record of a schedule that does not rest.
-func (c *cell) now() *Schedule {
-	if c == nil {
-		return nil
-	}
-	return c.sc
 }
 
 // mayExcept reports whether the schedule excludes times.
@@ -109,12 +104,20 @@ func (s *State) rest(f *Flush) {
 // Schedule returns a schedule by ID, or nil.
 func (s *State) Schedule(id string) *Schedule { return s.schedules[id].record(id) }
 
-// Schedules yields the schedules in no order.
-// Cost: makes the records of those that rest; see [State.Awake], [State.NumSchedules].
+// Schedules returns all schedules of now, in no order. What it returns may be ranged
+// over without the state's lock, and makes the records of those that rest meanwhile.
 func (s *State) Schedules() iter.Seq[*Schedule] {
+	type place struct {
+		id string
+		*cell
+	}
+	places := make([]place, 0, len(s.schedules))
+	for id, c := range s.schedules {
+		places = append(places, place{id, c})
+	}
 	return func(yield func(*Schedule) bool) {
-		for id, c := range s.schedules {
-			if !yield(c.record(id)) {
+		for _, p := range places {
+			if !yield(p.record(p.id)) {
 				return
 			}
 		}
@@ -171,11 +174,4 @@ func (s *State) SchedulesWithout(calendar string) iter.Seq[*Schedule] {
 }
 
 // put puts a schedule in its place.
-func (s *State) put(sc *Schedule) {
-	c := s.schedules[sc.ID]
-	if c == nil || c.sc == nil {
-		c = new(cell)
-		s.schedules[sc.ID] = c
-	}
-	c.sc = sc
-}
+func (s *State) put(sc *Schedule) { s.schedules[sc.ID] = &cell{sc: sc} }
