@@ -245,6 +245,9 @@ func (s *Scheduler) putSchedule(ctx context.Context, d *scheduleDef) error {
 
 // put sets a schedule; its next tick is counted from now.
 func (s *Scheduler) put(ctx context.Context, p *store.PutSchedule) error {
+	if err := s.node.Promised(ctx); err != nil { // a calendar that was just set is to be found
+		return callError(err)
+	}
 	if p.Schedule.Trigger.Kind == store.TriggerCustom {
 		next, err := s.triggers.first(ctx, &p.Schedule)
 		if err != nil {
@@ -252,9 +255,6 @@ func (s *Scheduler) put(ctx context.Context, p *store.PutSchedule) error {
 		}
 		p.Next = next
 		return s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: p})
-	}
-	if err := s.node.Promised(ctx); err != nil { // a calendar that was just set is to be found
-		return callError(err)
 	}
 	var env trigger.Env
 	s.node.View(func(st *store.State) { env = s.env(st, &p.Schedule) })

@@ -367,3 +367,24 @@ func TestCustom_is_asked_of_a_node_that_has_it(t *testing.T) {
 		}
 	})
 }
+
+// A calendar that a follower has just set is found by what it asks next.
+func TestCustom_finds_the_calendar_that_was_just_set(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var notes journal
+		c := startThree(t, func(string) []scheduler.Option {
+			return []scheduler.Option{beat(&notes), scheduler.WithTrigger("each", each)}
+		})
+		lead := c.leader()
+		for id, s := range c.nodes {
+			if id == lead {
+				continue
+			}
+			name := "holidays of " + id
+			if err := s.SetCalendar(t.Context(), name, scheduler.Days("2100-01-01")); err != nil {
+				t.Fatal(err)
+			}
+			mustSchedule(t, s, id, scheduler.Custom("each", map[string]any{"Every": time.Minute}, scheduler.Except(scheduler.NamedCalendar(name))))
+		}
+	})
+}
