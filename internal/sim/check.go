@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/escapement-go/scheduler/store"
@@ -203,25 +204,54 @@ func checkHandlers(s *Story) (b Breaches) {
 	return b
 }
 
-// checkEarly: nothing starts before its time by the clock of the leader that
-// gave the lease.
+// checkEarly: nothing starts before its time by the clock of the leader that gave the
+// lease, or of one that has led since: it has taken the lease over, and reckons with
+// its own.
 func checkEarly(s *Story) (b Breaches) {
 	const rounding = time.Microsecond // of drifting clocks
+	leads := s.leads()
 	for i := range s.Facts {
 		f := &s.Facts[i]
 		a, r := s.leaseOf(f.Fence)
 		if f.What != Began || r == nil || r.ID != f.Run {
 			continue
 		}
-		now := s.elapsedAt(a.Term, f.At)
-		if r.Clock == store.Wall {
-			now = f.At.Add(Ahead(s.Clocks[a.Leader], a.At, f.At)).UnixNano()
+		now := int64(math.MinInt64)
+		for _, l := range leads {
+			switch {
+			case l.term < a.Term || l.since.After(f.At):
+			case r.Clock == store.Wall:
+				now = max(now, f.At.Add(Ahead(s.Clocks[l.leader], a.At, f.At)).UnixNano())
+			default:
+				now = max(now, s.elapsedAt(l.term, f.At))
+			}
 		}
 		if early := time.Duration(r.Due - now); early > rounding {
 			b.add("run %v was started by %s %v before its time by the clock of %s", f.Run, f.Node, early, a.Leader)
 		}
 	}
 	return b
+}
+
+// lead is since when the leader of a term wrote.
+type lead struct {
+	term   uint64
+	leader string
+	since  time.Time
+}
+
+// leads returns the terms in which entries were stamped, in order.
+func (s *Story) leads() (all []lead) {
+	for i := range s.Log {
+		e := &s.Log[i]
+		if n := len(all); n > 0 && all[n-1].term == e.Term {
+			continue
+		}
+		if _, stamped := s.offsets[e.Term]; stamped {
+			all = append(all, lead{e.Term, e.Leader, e.At})
+		}
+	}
+	return all
 }
 
 // checkDigests: whoever was at an index had the same state there, the disks

@@ -12,7 +12,11 @@ import (
 // control changes schedules, calendars and queues.
 func (c *client) control(ctx context.Context) {
 	s := c.life.s
-	switch c.rng.IntN(12) {
+	kind := c.rng.IntN(12)
+	if c.life.world.o.NoSchedules {
+		kind %= 7 // none that is about schedules which are not there
+	}
+	switch kind {
 	case 0:
 		id := c.one(pausable, madeUp, filled, queued)
 		c.do(Call{Op: OpPause, Target: id}, func() error { return s.PauseSchedule(ctx, id) })
