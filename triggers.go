@@ -401,8 +401,9 @@ func (p *patientTrigger) bound(f func() error) error {
 	}
 	p.t.hang(p.id, 1)
 	go func() { // as the one above, which it waits for
-		_ = <-done // too late
+		err := <-done
 		p.t.hang(p.id, -1)
+		p.t.s.cfg.logger.Debug("trigger answers a query too late", keyTrigger, p.name, keyError, err)
 	}()
 	return errSlow
 }
