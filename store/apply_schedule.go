@@ -73,7 +73,7 @@ func (s *State) change(n, old *Schedule, next int64) {
 		n.App, n.Gen = app, gen
 	}
 	n.Version, n.Last, n.Canary = old.Last+1, old.Last+1, nil
-	if sameEncoding(&old.Trigger, &n.Trigger) {
+	if SameTrigger(&old.Trigger, &n.Trigger) {
 		if n.Next == 0 && !n.spent() && !n.follows() {
 			n.Next = next // there may be more runs than before
 		}

@@ -21,6 +21,9 @@ const Reverted = "reverted"
 // SameDefinition reports whether two schedules are alike but for their place in time.
 func SameDefinition(a, b *Schedule) bool { return sameEncoding(a.definition(), b.definition()) }
 
+// SameTrigger reports whether two triggers are alike in all that is stored.
+func SameTrigger(a, b *Trigger) bool { return sameEncoding(a, b) }
+
 // definition returns what of a schedule its caller decides: all but its place in
 // time.
 func (sc *Schedule) definition() *Schedule {

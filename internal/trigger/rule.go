@@ -23,7 +23,8 @@ type Env struct {
 	// Calendar returns a named calendar, nil if there is none. A nil function knows
 	// none.
 	Calendar func(name string) *store.Calendar
-	// Custom makes a Go trigger from its parameters. A nil function knows none.
+	// Custom makes a Go trigger from its parameters. A nil function knows none. What it
+	// makes may say never because it has failed, if its method Err() error tells why.
 	Custom func(name string, params []byte) (cron.Schedule, error)
 	// Cache, if there is one, has rules share what calendars lay out.
 	Cache *Cache
@@ -36,6 +37,7 @@ type Rule struct {
 	loc    *time.Location
 	cron   *cron.Expr
 	custom cron.Schedule
+	fault  func() error // of custom; nil if it never fails
 	except []exclusion
 }
 
@@ -70,6 +72,9 @@ func Compile(t *store.Trigger, env Env) (*Rule, error) {
 		if err != nil {
 			return nil, err
 		}
+		if may, ok := custom.(interface{ Err() error }); ok {
+			r.fault = may.Err
+		}
 		r.custom = cron.Adapt(custom)
 	default:
 		return nil, fmt.Errorf("%w trigger kind %d", ErrUnknown, t.Kind)
@@ -100,14 +105,26 @@ func Expr(t *store.Trigger, id string) (*cron.Expr, error) {
 // Location returns the zone in which a trigger is read, its calendars too; id is as in
 // [Expr]. Errors: those of engine/cron.
 func Location(t *store.Trigger, id string) (*time.Location, error) {
-	expr, err := cron.Options{Zone: t.Zone}.Parse("* * * * *") // looks the zone up
+	var expr *cron.Expr
+	var err error
 	if t.Kind == store.TriggerCron {
-		expr, err = Expr(t, id) // which may name another
+		expr, err = Expr(t, id) // which may name another zone
+	} else {
+		expr, err = cron.Options{Zone: t.Zone}.Parse("* * * * *") // looks the zone up
 	}
 	if err != nil {
 		return nil, err
 	}
 	return expr.Location(), nil
+}
+
+// Err returns why its Go trigger has failed, from which on Next says never and Last
+// finds nothing later; nil if it has not. To be asked after a search.
+func (r *Rule) Err() error {
+	if r.fault == nil {
+		return nil
+	}
+	return r.fault()
 }
 
 // Cron returns the expression of a cron trigger, nil of another kind.
