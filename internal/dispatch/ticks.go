@@ -323,7 +323,7 @@ func (d *Dispatcher) calendarSet(st *store.State, name string) {
 }
 
 // countAnew has the state arm the ticks that come now that a calendar was changed.
-// A tick that is due stays armed: it came before the change.
+// A tick that is due stays armed, unless it fell away.
 func (p *preparation) countAnew() {
 	d := p.d
 	m := new(store.Rearm)
@@ -334,7 +334,7 @@ func (p *preparation) countAnew() {
 			continue
 		}
 		sc := p.st.Schedule(d.ids[number])
-		if sc == nil || sc.Number != number || sc.Next != 0 && sc.Next <= p.wall {
+		if sc == nil || sc.Number != number || sc.Next != 0 && sc.Next <= p.wall && !p.fellAway(sc) {
 			continue
 		}
 		if next, ok := p.nextTick(sc, AskAnew); ok && next != sc.Next {
@@ -345,6 +345,23 @@ func (p *preparation) countAnew() {
 	if len(m.Ticks) > 0 {
 		p.add(store.Command{Kind: store.KindRearm, Rearm: m})
 	}
+}
+
+// fellAway reports whether the armed tick of sc, which is due, is none any more, and no
+// other is due in its place: a calendar was changed before its time, and whoever led
+// then has not come to arm the next one.
+func (p *preparation) fellAway(sc *store.Schedule) bool {
+	for i := range sc.Trigger.Except {
+		if c := p.st.Calendar(sc.Trigger.Except[i].Calendar); c != nil && c.Changed >= sc.Next {
+			return false // it came before the change
+		}
+	}
+	rule, err := p.d.rule(p.st, sc)
+	if err != nil || p.d.asks(sc) || rule.Next(sc.Next-1) == sc.Next {
+		return false
+	}
+	next := nextUndecided(rule, sc, sc.Next)
+	return next == 0 || next > p.wall
 }
 
 // stamp finds the first tick of a schedule that is about to be set: that is for the

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -112,6 +113,77 @@ func TestDispatcher_Tick(t *testing.T) {
 			t.Errorf("grants: got %d, want %d", got, want)
 		}
 	})
+}
+
+// A leader may fall right after a calendar was changed, before it has armed other ticks.
+func TestDispatcher_Lead_heeds_calendars_that_were_just_changed(t *testing.T) {
+	for name, c := range map[string]struct {
+		after time.Duration // until another one leads
+		from  int64         // of the new exclusion, which is ten minutes long
+		want  []int64       // the ticks that run within twelve minutes
+	}{
+		"before the tick":                   {10 * time.Second, noon, []int64{noon + 11*minute, noon + 12*minute}},
+		"after the tick":                    {90 * time.Second, noon, []int64{noon + 11*minute, noon + 12*minute}},
+		"after a tick that is not excluded": {90 * time.Second, noon + 2*minute, []int64{noon + minute}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 100, func(cfg *dispatch.Config) {
+				cfg.Compile = func(st *store.State, sc *store.Schedule) (dispatch.Rule, error) {
+					return without{every(sc.Trigger.Every), st.Calendar("holidays").Except[0].Spans}, nil
+				}
+			})
+			set := func(spans ...store.Span) {
+				w.batch(store.Command{Kind: store.KindPutCalendar, Calendar: &store.PutCalendar{
+					Calendar: store.Calendar{Name: "holidays", Except: []store.Exclusion{{Spans: spans}}},
+				}})
+			}
+			set(store.Span{From: 1, To: 2})
+			w.put("s", time.Minute, allow, func(sc *store.Schedule) {
+				sc.Trigger.Kind, sc.Trigger.Except = store.TriggerCron, []store.Exclusion{{Calendar: "holidays"}}
+			})
+			w.pass(time.Second)
+			w.d.Lead(w.st, false) // it falls with the change
+			set(store.Span{From: c.from, To: c.from + 10*minute + 1})
+			w.wall, w.elapsed = w.wall+int64(c.after), w.elapsed+int64(c.after)
+			w.d.Lead(w.st, true)
+			var ran []int64
+			for end := noon + 12*minute; w.wall <= end; w.pass(time.Second) {
+				w.batch()
+			}
+			for row := range w.st.UnflushedTicks() {
+				if row.Outcome == store.TickRan {
+					ran = append(ran, row.From)
+				}
+			}
+			if !slices.Equal(ran, c.want) {
+				t.Errorf("ticks that ran: got %v, want %v", ran, c.want)
+			}
+		})
+	}
+}
+
+// without is a rule less what spans hold, To not included.
+type without struct {
+	every
+	spans []store.Span
+}
+
+func (r without) Next(after int64) int64 {
+	for {
+		next := r.every.Next(after)
+		at := slices.IndexFunc(r.spans, func(s store.Span) bool { return s.From <= next && next < s.To })
+		if at < 0 {
+			return next
+		}
+		after = r.spans[at].To - 1
+	}
+}
+
+func (r without) Last(armed, at int64) int64 {
+	for next := r.Next(armed); next <= at; next = r.Next(armed) {
+		armed = next
+	}
+	return armed
 }
 
 func TestDispatcher_CatchUp(t *testing.T) {
