@@ -128,7 +128,8 @@ func (c *config) fault(err error) {
 
 // WithDataDir keeps everything in a folder, which is made if it does not exist
 // and belongs to one Scheduler at a time. Without this option everything is in
-// memory and gone with the process.
+// memory and gone with the process, which suits tests: in a testing/synctest bubble
+// days pass in no time.
 func WithDataDir(dir string) Option {
 	return option(func(c *config) {
 		if dir == "" {

@@ -216,8 +216,10 @@ func (s *Scheduler) open(ctx context.Context) (err error) {
 // lostAfter is how long a worker that is out of contact keeps its leases.
 const lostAfter = 10 * time.Second
 
+// newAlarm returns a timer that a testing/synctest bubble can wait for if everything is
+// kept in memory, as in tests.
 func (s *Scheduler) newAlarm() *precise.Timer {
-	if s.cfg.plainTimers {
+	if s.cfg.plainTimers || s.cfg.dir == "" {
 		return precise.Plain()
 	}
 	return precise.New()

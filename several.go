@@ -44,6 +44,9 @@ func (c *config) checkCluster() {
 	case c.cluster.ID != "" && c.cluster.ID != c.nodeID:
 		c.fault(fmt.Errorf("scheduler: node ID is %q and, by WithCluster, %q: %w", c.nodeID, c.cluster.ID, ErrInvalid))
 	}
+	if err := c.cluster.Validate(c.nodeID); err != nil {
+		c.fault(fmt.Errorf("scheduler: %w: %w", ErrInvalid, err))
+	}
 	if c.dir == "" && c.disk.log == nil {
 		c.fault(fmt.Errorf("scheduler: a node of several needs WithDataDir: one that forgets could undo what the others have promised: %w", ErrInvalid))
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -372,6 +373,24 @@ func TestSeveral_options_are_checked(t *testing.T) {
 	_, err = scheduler.New(scheduler.WithNodeID("b"), scheduler.WithDataDir(t.TempDir()), scheduler.WithCluster(cluster.Config{ID: "a", Bind: "127.0.0.1:0"}))
 	if !errors.Is(err, scheduler.ErrInvalid) {
 		t.Errorf("with two IDs: %v", err)
+	}
+}
+
+// A node that was given the wrong ID has not taken the folder.
+func TestSeveral_a_faulty_configuration_touches_nothing(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]cluster.Config{
+		"no address":     {ID: "a"},
+		"not a peer":     {ID: "zz", Bind: "127.0.0.1:0", Peers: []cluster.Peer{{ID: "a", Address: "127.0.0.1:1"}}},
+		"open to all":    {ID: "a", Bind: "192.0.2.1:7400"},
+		"peers and join": {ID: "a", Bind: "127.0.0.1:0", Peers: []cluster.Peer{{ID: "a", Address: "127.0.0.1:1"}}, Join: []string{"127.0.0.1:2"}},
+	} {
+		if _, err := scheduler.New(scheduler.WithDataDir(dir), scheduler.WithCluster(c)); !errors.Is(err, scheduler.ErrInvalid) {
+			t.Errorf("%s: got %v, want %v", name, err, scheduler.ErrInvalid)
+		}
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("folder: got %v, %v, want nothing in it", files, err)
 	}
 }
 

@@ -206,7 +206,7 @@ func (c Setup) withDefaults() (Setup, error) {
 		setDefault(&own.MaxClockSkew, DefaultMaxClockSkew)
 		c.Cluster = &own
 		c.Heartbeat, c.Election, c.Lease = cmp.Or(own.Heartbeat, c.Heartbeat), cmp.Or(own.Election, c.Election), cmp.Or(own.Lease, c.Lease)
-		faults = append(faults, own.check(c.ID))
+		faults = append(faults, own.Validate(c.ID))
 	}
 	bad := func(is bool, format string, args ...any) {
 		if is {

@@ -79,8 +79,9 @@ type Network interface {
 // DefaultMaxClockSkew is the default of [Config.MaxClockSkew].
 const DefaultMaxClockSkew = 500 * time.Millisecond
 
-// check returns all that is wrong with c.
-func (c *Config) check(id string) error {
+// Validate returns all that is wrong with c, joined, as the configuration of the node
+// with that ID; "" if it is not known yet.
+func (c *Config) Validate(id string) error {
 	var faults []error
 	bad := func(is bool, format string, args ...any) {
 		if is {
@@ -97,7 +98,7 @@ func (c *Config) check(id string) error {
 		bad(seen[p.ID], "peer %q comes twice", p.ID)
 		seen[p.ID] = true
 	}
-	bad(len(c.Peers) > 0 && !seen[id], "node %q is not among its Peers", id)
+	bad(id != "" && len(c.Peers) > 0 && !seen[id], "node %q is not among its Peers", id)
 	if c.TLS != nil {
 		bad(len(c.TLS.Certificates) == 0 && c.TLS.GetCertificate == nil, "TLS without a certificate")
 		bad(c.TLS.RootCAs == nil, "TLS without RootCAs: any certificate would do")
