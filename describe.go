@@ -22,7 +22,7 @@ func (t Trigger) DescribeIn(lang cron.Lang) string {
 	w := wordsOf(lang)
 	text := t.describe(lang, w)
 	if d := time.Duration(t.data.Jitter); d > 0 {
-		text += fmt.Sprintf(w.jitter, w.length(d))
+		text += fmt.Sprintf(w.jitter, lang.Duration(d))
 	}
 	if n := len(t.data.Except); n > 0 {
 		text += fmt.Sprintf(w.except, n)
@@ -33,9 +33,9 @@ func (t Trigger) DescribeIn(lang cron.Lang) string {
 func (t Trigger) describe(lang cron.Lang, w words) string {
 	switch t.data.Kind {
 	case store.TriggerEvery:
-		return fmt.Sprintf(w.every, w.length(time.Duration(t.data.Every)))
+		return fmt.Sprintf(w.every, lang.Duration(time.Duration(t.data.Every)))
 	case store.TriggerDelay:
-		return fmt.Sprintf(w.after, w.length(time.Duration(t.data.Every)))
+		return fmt.Sprintf(w.after, lang.Duration(time.Duration(t.data.Every)))
 	case store.TriggerTimes:
 		return fmt.Sprintf(w.times, len(t.data.Times))
 	case store.TriggerCustom:
@@ -57,18 +57,17 @@ func (t Trigger) describe(lang cron.Lang, w words) string {
 type words struct {
 	every, after, times, custom string // the kinds
 	zone, jitter, except        string // what comes behind them
-	length                      func(time.Duration) string
 }
 
 func wordsOf(lang cron.Lang) words {
 	if lang == cron.Chinese {
 		return words{
 			every: "每 %s", after: "上次运行结束 %s后", times: "在 %d 个给定时间", custom: "由触发器 %s 决定",
-			zone: "（%s）", jitter: "，最多推迟 %s", except: "，有 %d 项排除", length: lang.Duration,
+			zone: "（%s）", jitter: "，最多推迟 %s", except: "，有 %d 项排除",
 		}
 	}
 	return words{
 		every: "every %s", after: "%s after the run before has ended", times: "at %d given times", custom: "as the trigger %s says",
-		zone: " (%s)", jitter: ", later by up to %s", except: ", with %d exclusions", length: time.Duration.String,
+		zone: " (%s)", jitter: ", later by up to %s", except: ", with %d exclusions",
 	}
 }

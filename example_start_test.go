@@ -100,7 +100,7 @@ func ExampleScheduler_SetCalendar() {
 
 func ExampleAfter() {
 	fmt.Println(scheduler.After(10 * time.Minute).Describe())
-	// Output: 10m0s after the run before has ended
+	// Output: 10m after the run before has ended
 }
 
 func ExampleScheduler_RollbackSchedule() {

@@ -150,7 +150,7 @@ func TestWithScheduleFile_Folder(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * time.Second)
-		want = []string{"a v1 at 00:00 every day", "c v1 1m0s after the run before has ended"}
+		want = []string{"a v1 at 00:00 every day", "c v1 1m after the run before has ended"}
 		wantLines(t, "a file more and one less", listed(t, s), want...)
 		shutdown(t, s)
 
