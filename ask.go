@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/escapement-go/scheduler/internal/ask"
 	"github.com/escapement-go/scheduler/internal/dispatch"
 	"github.com/escapement-go/scheduler/internal/trigger"
 	"github.com/escapement-go/scheduler/store"
@@ -18,35 +19,16 @@ import (
 // answer is only there. Questions change nothing. A node that does not know a field ignores it,
 // and answers what is left.
 type question struct {
-	Gates   *RunID         `json:"gates,omitempty"`   // which gate holds this waiting run
-	Trigger *ticksQuestion `json:"trigger,omitempty"` // what a Go trigger says; of any node
-	Waits   string         `json:"waits,omitempty"`   // why this schedule waits for its trigger
+	Gates   *RunID        `json:"gates,omitempty"`   // which gate holds this waiting run
+	Trigger *ask.Question `json:"trigger,omitempty"` // what a Go trigger says; of any node
+	Waits   string        `json:"waits,omitempty"`   // why this schedule waits for its trigger
 }
 
 // answer answers a question; its zero fields were not asked for.
 type answer struct {
 	Gates   *dispatch.Verdict `json:"gates,omitempty"`
-	Trigger *ticksAnswer      `json:"trigger,omitempty"`
+	Trigger *ask.Reply        `json:"trigger,omitempty"`
 	Waits   string            `json:"waits,omitempty"` // "" if it does not
-}
-
-// ticksQuestion is a [dispatch.Question].
-type ticksQuestion struct {
-	Kind     dispatch.QuestionKind `json:"kind"`
-	Now      int64                 `json:"now"`
-	Schedule []byte                `json:"schedule"` // as it is stored
-}
-
-// ticksAnswer is a [dispatch.Answer], or says why there is none.
-type ticksAnswer struct {
-	Unknown bool   `json:"unknown,omitempty"` // the node lacks something
-	Slow    bool   `json:"slow,omitempty"`
-	Fault   string `json:"fault,omitempty"`
-
-	Tick  []byte  `json:"tick,omitempty"` // as it goes into the log
-	Next  int64   `json:"next,omitempty"`
-	Ticks []int64 `json:"ticks,omitempty"`
-	Rest  bool    `json:"rest,omitempty"`
 }
 
 // answer is the part of who is asked.
@@ -66,7 +48,7 @@ func (s *Scheduler) answer(asked []byte) ([]byte, error) {
 		}
 	}
 	if q.Trigger != nil {
-		a.Trigger = s.triggers.reply(q.Trigger)
+		a.Trigger = s.asker.Reply(q.Trigger)
 	}
 	if q.Waits != "" {
 		a.Waits = s.waitsFor(q.Waits)
@@ -86,7 +68,7 @@ func (s *Scheduler) waitsFor(id string) string {
 }
 
 func unanswered(u dispatch.Unanswered) string {
-	return fmt.Sprintf("its trigger %q gives no answer for %v: %v", u.Trigger, u.Since.Round(time.Second), u.Err)
+	return fmt.Sprintf("its trigger %q gives no answer for %v: %v", u.Trigger, u.For.Round(time.Second), u.Err)
 }
 
 // waiting says, on the leader, which schedules wait for their Go triggers.
@@ -122,63 +104,66 @@ func (s *Scheduler) askWaits(ctx context.Context, id string) string {
 	return a.Waits
 }
 
+// waitsTime is how long a query waits for the leader's reason: it has another without.
 const waitsTime = time.Second
 
-// encodeTicks makes a question to another node.
-func encodeTicks(q *dispatch.Question) ([]byte, error) {
-	sc, err := q.Schedule.MarshalMsg(nil)
-	if err != nil {
-		return nil, fmt.Errorf("question of the trigger: %w", err)
-	}
-	return json.Marshal(question{Trigger: &ticksQuestion{q.Kind, q.Now, sc}})
+// newAsker makes what asks Go triggers, of this node and by the node of others.
+func (s *Scheduler) newAsker() *ask.Asker {
+	return ask.New(ask.Config{
+		Trigger:   func(name string) ask.Func { return s.cfg.triggers[name] },
+		Calendars: &s.calendars,
+		Peers: func() (ids []string) {
+			for _, m := range s.node.Members() {
+				if m.ID != s.cfg.nodeID {
+					ids = append(ids, m.ID)
+				}
+			}
+			return ids
+		},
+		Ask:  s.askTrigger,
+		Told: func(q *dispatch.Question, a dispatch.Answer, err error) { s.dispatch.Told(q, a, err) },
+	})
 }
 
-// reply answers a question of another node.
-func (t *triggers) reply(asked *ticksQuestion) *ticksAnswer {
-	q := &dispatch.Question{Kind: asked.Kind, Now: asked.Now, Schedule: new(store.Schedule)}
-	if _, err := q.Schedule.UnmarshalMsg(asked.Schedule); err != nil || !q.Valid() {
-		return &ticksAnswer{Unknown: true} // of a build to come
-	}
-	if t.s.cfg.triggers[q.Schedule.Trigger.Name] == nil {
-		return &ticksAnswer{Unknown: true}
-	}
-	ctx, cancel := context.WithTimeout(t.ctx, replyTime)
-	defer cancel()
-	a, err := t.here(ctx, q)
-	told := &ticksAnswer{Next: a.Next, Ticks: a.Ticks, Rest: a.Rest}
-	if err == nil && a.Tick != nil {
-		told.Tick, err = a.Tick.MarshalMsg(nil)
-	}
+// askTrigger puts a question about a Go trigger to another node.
+func (s *Scheduler) askTrigger(ctx context.Context, node string, q *ask.Question) (*ask.Reply, error) {
+	asked, err := json.Marshal(question{Trigger: q})
 	if err != nil {
-		return &ticksAnswer{Unknown: errors.Is(err, trigger.ErrUnknown), Slow: errors.Is(err, errSlow), Fault: err.Error()}
+		return nil, err
 	}
-	return told
-}
-
-// decodeTicks reads the answer of a node.
-func decodeTicks(told []byte, node string) (dispatch.Answer, error) {
-	var none dispatch.Answer
+	told, err := s.node.AskNode(ctx, node, asked)
+	if err != nil {
+		return nil, err
+	}
 	var a answer
 	if err := json.Unmarshal(told, &a); err != nil {
-		return none, fmt.Errorf("answer of node %q: %w", node, err)
+		return nil, fmt.Errorf("its answer: %w", err)
 	}
-	r := a.Trigger
-	switch {
-	case r == nil || r.Unknown: // nil: of an earlier build
-		return none, fmt.Errorf("node %q: %w trigger", node, trigger.ErrUnknown)
-	case r.Slow:
-		return none, fmt.Errorf("node %q: %w", node, errSlow)
-	case r.Fault != "":
-		return none, fmt.Errorf("node %q: %s", node, r.Fault)
-	}
-	said := dispatch.Answer{Next: r.Next, Ticks: r.Ticks, Rest: r.Rest}
-	if r.Tick != nil {
-		said.Tick = new(store.TickCommand)
-		if _, err := said.Tick.UnmarshalMsg(r.Tick); err != nil {
-			return none, fmt.Errorf("answer of node %q: %w", node, err)
+	return a.Trigger, nil
+}
+
+// firstTick asks the Go trigger of a schedule that is to be for its first tick.
+// Errors: [ErrTriggerUnavailable], [ErrInvalid], that of ctx.
+func (s *Scheduler) firstTick(ctx context.Context, sc *store.Schedule, patience time.Duration) (int64, error) {
+	wall, _ := s.node.Now()
+	var q *dispatch.Question
+	s.node.View(func(st *store.State) { q = dispatch.NewQuestion(st, sc, dispatch.AskAnew, wall) })
+	for _, x := range q.Schedule.Trigger.Except {
+		if x.Calendar != "" {
+			return 0, fmt.Errorf("%w: %w calendar %q", ErrInvalid, trigger.ErrUnknown, x.Calendar)
 		}
 	}
-	return said, nil
+	next, err := s.asker.First(ctx, q, patience)
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrTriggerUnavailable) {
+		return next, err
+	}
+	return 0, fmt.Errorf("%w: %w", ErrInvalid, err)
+}
+
+// notAsked reports whether an error is that of a Go trigger that could not be asked, and
+// may be another time.
+func notAsked(err error) bool {
+	return errors.Is(err, ErrTriggerUnavailable) || errors.Is(err, ask.ErrMissing)
 }
 
 // verdict says which gate holds a waiting run; the leader is asked. Errors:

@@ -23,7 +23,7 @@ const (
 //
 // Errors: [ErrNotFound]; [ErrInvalid] for an interval, which has no ticks but those it
 // had, and for more than 100,000 ticks, or so many scattered ones that they make more
-// than 1,024 spans; those of every call.
+// than 1,024 spans; [ErrTriggerUnavailable]; those of every call.
 func (s *Scheduler) Backfill(ctx context.Context, id string, from, to time.Time, pace time.Duration) (int, error) {
 	if pace < 0 {
 		return 0, fmt.Errorf("scheduler: backfill %q: pace %v: %w", id, pace, ErrInvalid)
@@ -53,7 +53,7 @@ func (s *Scheduler) backfill(ctx context.Context, id string, lo, hi int64) (b *s
 	if err := s.reading(Linearizable(ctx)); err != nil { // the leader refuses what is asked for of an older state
 		return nil, 0, err
 	}
-	sc, rule, err := s.meaning(id)
+	sc, rule, err := s.meaning(ctx, id)
 	if err == nil && sc.Deleted != 0 {
 		err = fmt.Errorf("scheduler: schedule %q: %w", id, ErrNotFound)
 	}
@@ -99,6 +99,9 @@ func (s *Scheduler) backfill(ctx context.Context, id string, lo, hi int64) (b *s
 		if n > maxBackfill || len(b.Spans) > maxBackfillSpans {
 			return nil, 0, fmt.Errorf("scheduler: backfill %q: more than %d ticks, or %d spans: %w", id, maxBackfill, maxBackfillSpans, ErrInvalid)
 		}
+	}
+	if err := rule.Err(); err != nil {
+		return nil, 0, fmt.Errorf("scheduler: backfill %q: %w", id, err)
 	}
 	return b, n, nil
 }

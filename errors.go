@@ -7,6 +7,7 @@ import (
 
 	"github.com/escapement-go/scheduler/cluster"
 	"github.com/escapement-go/scheduler/engine/cron"
+	"github.com/escapement-go/scheduler/internal/ask"
 	"github.com/escapement-go/scheduler/store"
 	"github.com/escapement-go/scheduler/worker"
 )
@@ -39,6 +40,10 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrNoLeader tells that no leader was found before the context ended.
 	ErrNoLeader = errors.New("no leader")
+	// ErrTriggerUnavailable tells that the Go trigger of a schedule ([Custom]) gives no
+	// answer now: it takes too long, it panics, or a node that may have it cannot be
+	// reached; a query asks no other node, and has it also where the trigger is not.
+	ErrTriggerUnavailable = ask.ErrUnavailable
 	// ErrOverloaded tells that calls come faster than they can be made durable;
 	// see [OverloadedError].
 	ErrOverloaded = cluster.ErrOverloaded
@@ -87,7 +92,7 @@ type OverloadedError = cluster.OverloadedError
 // EnqueueMany together: their size in the log and the limit, in bytes.
 type TooLargeError = cluster.TooLargeError
 
-// PanicError is what a handler's panic became.
+// PanicError is what a panic of a handler, or of a Go trigger, became.
 type PanicError = worker.PanicError
 
 // SyntaxError says where a cron expression is wrong.

@@ -81,7 +81,11 @@ func (b *book) absence(ctx context.Context, at int64) string {
 	case b.rule == nil:
 		return "this node cannot evaluate its trigger: " + b.fault.Error()
 	case sc.Trigger.TickClock() == store.Wall && b.rule.Next(at-1) != at:
-		return b.noTick(at)
+		text := b.noTick(at)
+		if err := b.rule.Err(); err != nil {
+			return "this node cannot evaluate its trigger: " + err.Error()
+		}
+		return text
 	case waits(sc, at):
 		if len(sc.Live) > 0 {
 			return fmt.Sprintf("it waits for its turn: run %v has not ended", sc.Live[0])

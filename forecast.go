@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -28,7 +29,8 @@ const maxForecast = 35 * 24 * 60
 // the one of from on and before to; minutes without a tick are left out. The window is
 // 35 days at most. It tells of nominal times: jitter, delays that hang on runs, and the
 // overlap policy come to it. The cost grows with the number of ticks.
-// Errors: [ErrInvalid], that of ctx.
+// Errors: [ErrInvalid], that of ctx. With [ErrTriggerUnavailable] it returns what there is
+// without schedules whose Go triggers are not on this node or do not answer, to the end.
 func (s *Scheduler) Forecast(ctx context.Context, from, to time.Time) ([]Load, error) {
 	from = from.Truncate(time.Minute)
 	minutes := int(min(to.Sub(from)+time.Minute-1, math.MaxInt64/2) / time.Minute)
@@ -42,14 +44,42 @@ func (s *Scheduler) Forecast(ctx context.Context, from, to time.Time) ([]Load, e
 	if err != nil {
 		return nil, err
 	}
-	return forecast(ctx, all, (*meant).ticks, from, to, minutes)
+	loads, err := forecast(ctx, all, (*meant).ticks, from, to, minutes)
+	if err != nil {
+		return nil, err
+	}
+	return loads, failed(all)
+}
+
+// failed tells of the first schedules whose Go triggers give no answer, or are not here.
+func failed(all []meant) error {
+	const most = 10
+	var faults []error
+	n := 0
+	for i := range all {
+		m := &all[i]
+		err := m.fault
+		if m.rule != nil {
+			err = m.rule.Err()
+		}
+		if m.sc.Paused || !errors.Is(err, ErrTriggerUnavailable) {
+			continue
+		}
+		if n++; n <= most {
+			faults = append(faults, fmt.Errorf("schedule %q: %w", m.sc.ID, err))
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("scheduler: forecast without all of %d schedules: %w", n, errors.Join(faults...))
 }
 
 // times yields wall times of a schedule in a window, in ns.
 type times func(m *meant, from, to int64) iter.Seq[int64]
 
-// forecast is Forecast of some times of given schedules, for as many minutes from one of
-// them on.
+// forecast returns the loads of the given number of minutes, the first of which begins at
+// from, by times of the given schedules.
 func forecast(ctx context.Context, all []meant, of times, from, to time.Time, minutes int) ([]Load, error) {
 	loads := make([]Load, minutes)
 	seen := make([]int, minutes) // the last one that has any, counted from 1
@@ -63,10 +93,14 @@ func forecast(ctx context.Context, all []meant, of times, from, to time.Time, mi
 			loads[i].Ticks++
 			if seen[i] != k+1 {
 				loads[i].Schedules++
-				if seen[i] = k + 1; ctx.Err() != nil {
-					return nil, fmt.Errorf("scheduler: forecast: %w", ctx.Err())
+				seen[i] = k + 1
+				if ctx.Err() != nil {
+					break
 				}
 			}
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("scheduler: forecast: %w", err)
 		}
 	}
 	for i := range loads {
@@ -91,15 +125,19 @@ func (s *Scheduler) meanings(ctx context.Context) ([]meant, error) {
 	}
 	var all []meant
 	var envs []trigger.Env
+	q := s.asker.Query(ctx)
 	s.node.View(func(st *store.State) {
 		for sc := range st.Schedules() {
-			all, envs = append(all, meant{sc: sc}), append(envs, s.env(st, sc))
+			all, envs = append(all, meant{sc: sc}), append(envs, s.env(st, sc, q))
 		}
 	})
 	wall, elapsed := s.node.Now()
 	for i := range all {
 		m := &all[i]
 		m.rule, m.fault = compileTrigger(&m.sc.Trigger, envs[i])
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("scheduler: %w", err)
+		}
 		m.shift = wall - clockTime(m.sc.Trigger.TickClock(), wall, elapsed)
 	}
 	slices.SortFunc(all, func(a, b meant) int { return cmp.Compare(a.sc.ID, b.sc.ID) })

@@ -86,7 +86,7 @@ func TestLint(t *testing.T) {
 		for id, want := range map[string]string{
 			"slow":  "predicted-overlap: a run took 1m30s lately, and ticks are only 1m0s apart: ticks will be skipped",
 			"storm": "catch-up-storm: after an outage of a day 1439 ticks", "trap": "either-day", "night": "gap", "over": "it has no tick any more",
-			"": "hot-minute: 22 schedules tick in the minute of 2000-01-01 04:07 UTC",
+			"": "hot-minute: 22 schedules start in the minute of 2000-01-01 04:07 UTC",
 		} {
 			if !strings.Contains(got[id], want) {
 				t.Errorf("%q: got %q, want %q", id, got[id], want)

@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -46,7 +48,8 @@ type Tick struct {
 // Ticks yields the ledger of a schedule: the one outcome of each tick with a
 // nominal time in [from, to), in order; a zero time is no bound. Nominal times of an interval are on the
 // elapsed clock. A schedule that was deleted still has its ledger. Errors:
-// [ErrNotFound]; what retention has dropped is absent.
+// [ErrNotFound]; [ErrTriggerUnavailable] within a span of ticks that fared alike; what
+// retention has dropped is absent.
 func (s *Scheduler) Ticks(ctx context.Context, id string, from, to time.Time) iter.Seq2[Tick, error] {
 	lo, hi := max(nanos(from), 0), int64(math.MaxInt64)
 	if !to.IsZero() {
@@ -84,7 +87,7 @@ func (s *Scheduler) openBook(ctx context.Context, id string) (*book, error) {
 		if b.sc = remembered(st, id); b.sc == nil {
 			return
 		}
-		env = s.env(st, b.sc)
+		env = s.env(st, b.sc, s.asker.Query(ctx))
 		own, other := b.sc.Ledgers()
 		for t := range st.UnflushedTicks() {
 			if t.Schedule == own || t.Schedule == other && other != 0 {
@@ -101,6 +104,12 @@ func (s *Scheduler) openBook(ctx context.Context, id string) (*book, error) {
 	}
 	if t := b.undecided(ctx); t != nil {
 		b.unflushed[keyOf(t)] = t
+	}
+	if b.rule != nil && b.rule.Err() != nil {
+		b.rule, b.fault = nil, b.rule.Err()
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("scheduler: schedule %q: %w", id, err)
 	}
 	return b, nil
 }
@@ -130,9 +139,10 @@ func (b *book) undecided(ctx context.Context) *store.Tick {
 	case b.rule == nil:
 		t.Reason = b.fault.Error()
 	}
-	if t.Outcome = TickBlocked; t.Reason == "" {
+	if t.Reason == "" {
 		return nil
 	}
+	t.Outcome = TickBlocked
 	return t
 }
 
@@ -249,6 +259,7 @@ type ledgerReader struct {
 	from, to int64
 	yield    func(Tick, error) bool
 
+	fault    error         // why a row could not be taken apart up to its end
 	held     *store.Tick   // the last row that was not backfilled
 	backfill []*store.Tick // those before the end of held, or after it, in order
 }
@@ -273,6 +284,10 @@ func (r *ledgerReader) flush(to int64) bool {
 			if !r.backfilled(at-1) || !r.tick(row, at) {
 				return false
 			}
+		}
+		if r.fault != nil {
+			r.yield(Tick{}, fmt.Errorf("scheduler: ticks of %q: %w", r.book.sc.ID, r.fault))
+			return false
 		}
 	}
 	return r.backfilled(to)
@@ -333,8 +348,8 @@ func (r *ledgerReader) ticks(row *store.Tick) iter.Seq[int64] {
 		if r.book.sc.Trigger.TickClock() == store.Wall {
 			at = rule.Next(at - 1) // a pause over ticks that were decided before is cut at them, not at ticks
 		}
-		if at == 0 && r.book.sc.Trigger.Kind == store.TriggerCustom { // it does not answer
-			r.book.rule, r.book.fault = nil, errSlow
+		if at == 0 && r.book.sc.Trigger.Kind == store.TriggerCustom { // it does not answer, or contradicts itself
+			r.book.rule, r.book.fault = nil, cmp.Or(rule.Err(), errContradicts)
 			yield(row.From)
 			return
 		}
@@ -348,5 +363,11 @@ func (r *ledgerReader) ticks(row *store.Tick) iter.Seq[int64] {
 				return
 			}
 		}
+		if at == 0 {
+			r.fault = rule.Err()
+		}
 	}
 }
+
+// errContradicts tells of a Go trigger that does not know ticks that it had.
+var errContradicts = errors.New("the trigger does not know ticks that it had")

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"reflect"
 	"slices"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 
 // The rules of [Scheduler.Lint] that look at more than a trigger.
 const (
-	RuleHotMinute cron.Rule = "hot-minute"        // many schedules tick in the same minute
+	RuleHotMinute cron.Rule = "hot-minute"        // many schedules start in the same minute
 	RuleOverlaps  cron.Rule = "predicted-overlap" // runs take longer than it is to the next tick
 	RuleStorm     cron.Rule = "catch-up-storm"    // an outage would be followed by many runs at once
 	RuleBlocked   cron.Rule = "blocked"           // the trigger cannot be evaluated here
@@ -45,7 +44,7 @@ func (f ScheduleFinding) String() string {
 }
 
 // Lint looks at all schedules for what is probably not meant: what [Trigger.Lint] finds,
-// ticks that never come, minutes of the coming week in which many schedules tick, runs
+// ticks that never come, minutes of the coming week in which many schedules start, runs
 // that take longer, by the history's last ten thousand, than it is to the next tick, and
 // catch-up policies that would follow an outage of a day by a storm. The worst comes
 // first.
@@ -69,12 +68,19 @@ func (s *Scheduler) Lint(ctx context.Context, declared ...Declaration) ([]Schedu
 	for i := range p.all {
 		m := &p.all[i]
 		m.lint(now, p.took[m.sc.ID], func(f Finding) { found = append(found, ScheduleFinding{m.sc.ID, m.where, f}) })
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("scheduler: lint: %w", err)
+		}
 	}
 	hot, err := hotMinutes(ctx, p.all, now)
 	if err != nil {
 		return nil, err
 	}
 	found = append(found, hot...)
+	for i := range p.all {
+		m := &p.all[i]
+		m.lintAnswers(func(f Finding) { found = append(found, ScheduleFinding{m.sc.ID, m.where, f}) })
+	}
 	slices.SortStableFunc(found, func(a, b ScheduleFinding) int { return cmp.Compare(b.Severity, a.Severity) })
 	return found, nil
 }
@@ -92,10 +98,17 @@ func (m *meant) lint(now time.Time, took time.Duration, add func(Finding)) {
 			over = over || f.Rule == cron.RuleNever || f.Rule == cron.RuleOver
 		}
 	}
-	if m.sc.Next == 0 && m.sc.Trigger.Kind != store.TriggerDelay && !over {
+	if m.sc.Next == 0 && m.sc.Trigger.Kind != store.TriggerDelay && !over && m.rule.Err() == nil {
 		add(Finding{Severity: cron.Warning, Rule: cron.RuleOver, Text: "it has no tick any more: its trigger, its calendars or its number of runs leave none"})
 	}
 	m.lintDay(now.UnixNano(), took, add)
+}
+
+// lintAnswers tells of a Go trigger that gave no answer meanwhile.
+func (m *meant) lintAnswers(add func(Finding)) {
+	if m.rule != nil && m.rule.Err() != nil {
+		add(Finding{Severity: cron.Fault, Rule: RuleBlocked, Text: "its ticks could not be looked at: " + m.rule.Err().Error()})
+	}
 }
 
 // maxLately is how many runs of the history the linter looks at.
@@ -178,7 +191,7 @@ func hotMinutes(ctx context.Context, all []meant, now time.Time) ([]ScheduleFind
 			f.Times = append(f.Times, l.Minute)
 		}
 	}
-	f.Text = fmt.Sprintf("%d schedules tick in the minute of %s, and many in %d minutes of the week: H or Jitter spreads them",
+	f.Text = fmt.Sprintf("%d schedules start in the minute of %s, and many in %d minutes of the week: H or Jitter spreads them",
 		hottest.Schedules, hottest.Minute.UTC().Format("2006-01-02 15:04 MST"), len(f.Times))
 	return []ScheduleFinding{{Finding: f}}, nil
 }
@@ -220,7 +233,7 @@ func (s *Scheduler) plan(ctx context.Context, declared []Declaration) (*plan, er
 	for i := range p.all {
 		at[p.all[i].sc.ID] = i
 	}
-	prospects := s.prospects(defs, started)
+	prospects := s.prospects(ctx, defs, started)
 	for i := range prospects {
 		next := &prospects[i]
 		if !p.takes(next) {
@@ -233,6 +246,9 @@ func (s *Scheduler) plan(ctx context.Context, declared []Declaration) (*plan, er
 			p.all = append(p.all, meant{})
 		}
 		p.all[i] = next.meant(p.wall, elapsed)
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("scheduler: lint: %w", err)
+		}
 	}
 	slices.SortFunc(p.all, func(a, b meant) int { return cmp.Compare(a.sc.ID, b.sc.ID) })
 	return p, nil
@@ -248,7 +264,9 @@ func (p *plan) schedules() iter.Seq[*store.Schedule] {
 	}
 }
 
-// takes reports whether a prospect would be applied, and notes why not.
+// takes reports whether a prospect is to be looked at in the place of what exists, and
+// notes why it would not be applied: one of an older generation changes nothing, one that
+// is refused is looked at all the same.
 func (p *plan) takes(next *prospect) bool {
 	add := func(severity cron.Severity, text string) {
 		p.refused = append(p.refused, ScheduleFinding{next.sc.ID, next.where(), Finding{Severity: severity, Rule: RuleRefused, Text: text}})
@@ -302,9 +320,10 @@ type prospect struct {
 
 // prospects looks at definitions beside what the state knows or, before Start, the
 // options do.
-func (s *Scheduler) prospects(defs []*scheduleDef, started bool) []prospect {
+func (s *Scheduler) prospects(ctx context.Context, defs []*scheduleDef, started bool) []prospect {
 	list := make([]prospect, len(defs))
 	inCode := make(map[string]bool)
+	q := s.asker.Query(ctx)
 	for _, d := range slices.Concat(s.cfg.schedules, defs) {
 		inCode[d.id] = inCode[d.id] || d.at.File == ""
 	}
@@ -312,7 +331,7 @@ func (s *Scheduler) prospects(defs []*scheduleDef, started bool) []prospect {
 		for i, d := range defs {
 			p := &list[i]
 			p.def, p.sc, p.old = d, d.record(), st.Schedule(d.id)
-			p.env = s.env(st, &p.sc)
+			p.env = s.env(st, &p.sc, q)
 			if d.at.File != "" && p.old != nil && p.old.App != "" && p.old.App != d.app {
 				p.refusals = append(p.refusals, fmt.Errorf("it is declared by %q: %w", p.old.App, ErrConflict))
 			}
@@ -330,7 +349,7 @@ func (s *Scheduler) prospects(defs []*scheduleDef, started bool) []prospect {
 	}
 	look(store.NewState())
 	for i := range list {
-		list[i].env.Calendar, list[i].env.Custom = anyCalendar, s.custom
+		list[i].env.Calendar = anyCalendar
 	}
 	return list
 }
@@ -338,19 +357,6 @@ func (s *Scheduler) prospects(defs []*scheduleDef, started bool) []prospect {
 // mayKnow reports whether the options have a task, or none at all.
 func (s *Scheduler) mayKnow(task string) bool {
 	return len(s.cfg.handlers)+len(s.cfg.tasks) == 0 || s.cfg.handlers[task] != nil || slices.Contains(s.cfg.tasks, task)
-}
-
-// custom makes a Go trigger of the options'.
-func (s *Scheduler) custom(name string, params []byte) (cron.Schedule, error) {
-	f := s.cfg.triggers[name]
-	if f == nil {
-		return nil, fmt.Errorf("%w trigger %q: see WithTrigger", trigger.ErrUnknown, name)
-	}
-	made, err := f(params)
-	if made == nil && err == nil {
-		err = fmt.Errorf("trigger %q is nil: %w", name, ErrInvalid)
-	}
-	return made, err
 }
 
 // where returns the place of a definition of a file.
@@ -367,7 +373,7 @@ func (p *prospect) meant(wall, elapsed int64) meant {
 	m := meant{sc: &p.sc, where: p.where(), shift: wall - now}
 	if p.old != nil {
 		p.sc.Fired, p.sc.Paused = p.old.Fired, p.old.Paused
-		if reflect.DeepEqual(p.old.Trigger, p.sc.Trigger) {
+		if store.SameTrigger(&p.old.Trigger, &p.sc.Trigger) {
 			p.sc.Next = p.old.Next
 		}
 	}

@@ -58,7 +58,7 @@ func TestLint_before_Start(t *testing.T) {
 			"schedules.yaml:4:10: trap: warning: either-day: fires on the 13th of the month and also on Fridays, since either day field is enough; for both at once write +FRI",
 			"schedules.yaml:4:10: trap: warning: over: it has no tick any more",
 			"schedules.yaml:5:10: night: note: gap: 02",
-			"note: hot-minute: 20 schedules tick in the minute of 2000-01-01 04",
+			"note: hot-minute: 20 schedules start in the minute of 2000-01-01 04",
 		}
 		s, err := scheduler.New(scheduler.WithTasks("echo"))
 		if err != nil {
@@ -122,7 +122,7 @@ func TestLint_beside_what_exists(t *testing.T) {
 			mustSchedule(t, s, fmt.Sprint("hot", i), scheduler.Cron("7 4 * * *"))
 		}
 		const trap = "trap: warning: either-day: fires on the 13th of the month and also on Fridays, since either day field is enough; for both at once write +FRI"
-		const hot = "note: hot-minute: %d schedules tick in the minute of 2000-01-01 04"
+		const hot = "note: hot-minute: %d schedules start in the minute of 2000-01-01 04"
 		exist := []string{trap, fmt.Sprintf(hot, 15)}
 		wantLines(t, "what exists", findings(t, s, dir), exist...)
 		for what, c := range map[string]struct {

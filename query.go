@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/escapement-go/scheduler/store"
@@ -412,6 +413,11 @@ func (s *Scheduler) Health(context.Context) Health {
 	h.OK = len(h.Reasons) == 0
 	if fault := s.fileFault.Load(); fault != nil {
 		h.Reasons = append(h.Reasons, "the schedule files are not in force: "+(*fault).Error())
+	}
+	for _, held := range []*atomic.Pointer[error]{&s.codeHeld, &s.filesHeld} {
+		if fault := held.Load(); fault != nil {
+			h.Reasons = append(h.Reasons, "not in force yet: "+(*fault).Error())
+		}
 	}
 	h.Reasons = append(h.Reasons, s.waiting()...)
 	return h

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/escapement-go/scheduler/engine/cron"
+	"github.com/escapement-go/scheduler/internal/ask"
+	"github.com/escapement-go/scheduler/internal/dispatch"
 	"github.com/escapement-go/scheduler/internal/schedfile"
 	"github.com/escapement-go/scheduler/internal/trigger"
 	"github.com/escapement-go/scheduler/store"
@@ -24,7 +26,8 @@ import (
 // folder that end in .yaml, .yml or .json, and follows their changes while the
 // scheduler runs: what has changed is applied, unchanged schedules are not touched, and
 // files with a fault in them change nothing; the log and [Scheduler.Health] say then
-// what is wrong, by line and column. The form of the files is published as
+// what is wrong, by line and column. A schedule whose Go trigger cannot be asked is no
+// such fault: it alone waits ([Custom]). The form of the files is published as
 // internal/schedfile/schedules.schema.json.
 //
 // The files of one path have one owner, which is the application of [WithApp] unless
@@ -79,6 +82,13 @@ func (s *Scheduler) followFiles(ctx context.Context, applied string) {
 			applied = s.applyFiles(ctx)
 			now = s.footprint() // they may name other files now
 		}
+		if len(s.fileLater) > 0 {
+			if still, err := s.declareAll(ctx, s.fileLater, &s.filesHeld); err == nil {
+				s.fileLater = still
+			} else if ctx.Err() == nil {
+				s.hold(&s.filesHeld, err)
+			}
+		}
 		seen = now
 	}
 }
@@ -124,24 +134,18 @@ func scheduleFiles(path string) []string {
 // applyFiles applies the files of schedules as they are. It returns the footprint that is
 // done with: none if they are to be applied again although they have not changed.
 func (s *Scheduler) applyFiles(ctx context.Context) (mark string) {
-	s.fileNames = nil
+	s.fileNames, s.fileLater = nil, nil
 	mark = s.footprint()
 	set, err := s.readFiles(ctx)
 	s.fileNames, mark = set.names, mark+set.looks
 	if err != nil {
 		s.refuseFiles(err)
-		if errors.Is(err, ErrUnknownTask) || errors.Is(err, ErrConflict) || errors.Is(err, trigger.ErrUnknown) || errors.Is(err, errSlow) {
+		if errors.Is(err, ErrUnknownTask) || errors.Is(err, ErrConflict) || errors.Is(err, trigger.ErrUnknown) {
 			return "" // what they need may yet come to be
 		}
 		return mark
 	}
-	for _, d := range set.defs {
-		if err = s.declareSchedule(ctx, d); err != nil {
-			err = fmt.Errorf("schedule %q: %w", d.id, err)
-			break
-		}
-	}
-	if err == nil {
+	if s.fileLater, err = s.declareAll(ctx, set.defs, &s.filesHeld); err == nil {
 		err = s.pruneSchedules(ctx, set)
 	}
 	if err != nil {
@@ -178,9 +182,15 @@ type fileSet struct {
 func (s *Scheduler) readFiles(ctx context.Context) (*fileSet, error) {
 	set, err := s.parseFiles(s.cfg.scheduleFile)
 	faults := []error{err}
-	for i, p := range s.prospects(set.defs, true) {
-		if err := s.mayFire(ctx, &p); err != nil {
+	patience := ask.Patience
+	for i, p := range s.prospects(ctx, set.defs, true) {
+		err := s.mayFire(ctx, &p, patience)
+		switch {
+		case err == nil:
+		case !notAsked(err):
 			p.refusals = append(p.refusals, err)
+		case errors.Is(err, dispatch.ErrSlow):
+			patience = ask.Impatient(patience)
 		}
 		if p.old != nil && p.def.canary != nil && !onlyRuns(p.old, p.sc) {
 			p.refusals = append(p.refusals, fmt.Errorf("%w: a trial changes what runs, not when", ErrInvalid))
@@ -199,10 +209,14 @@ func onlyRuns(is *store.Schedule, be store.Schedule) bool {
 	return store.SameDefinition(is, &be)
 }
 
-// mayFire returns why a schedule that is to be would never fire.
-func (s *Scheduler) mayFire(ctx context.Context, p *prospect) error {
+// mayFire returns why a schedule that is to be would never fire, or cannot be asked. It
+// does not ask the Go trigger of one that keeps it.
+func (s *Scheduler) mayFire(ctx context.Context, p *prospect, patience time.Duration) error {
 	if p.sc.Trigger.Kind == store.TriggerCustom {
-		_, err := s.triggers.first(ctx, &p.sc)
+		if p.def.canary != nil || p.old != nil && store.SameTrigger(&p.old.Trigger, &p.sc.Trigger) {
+			return nil
+		}
+		_, err := s.firstTick(ctx, &p.sc, patience)
 		return err
 	}
 	rule, err := compileTrigger(&p.sc.Trigger, p.env)
@@ -367,34 +381,9 @@ func fileTrigger(e *schedfile.Schedule, set *fileSet) (t Trigger, err error) {
 	if n != 1 {
 		return t, &schedfile.Error{Pos: e.Pos, Err: fmt.Errorf("want one of cron, every, after, times and custom: %w", ErrInvalid)}
 	}
-	var opts []TriggerOption
-	if e.Zone != "" {
-		opts = append(opts, Zone(e.Zone))
-	}
-	if e.Dialect != "" {
-		d, err := cron.ParseDialect(e.Dialect)
-		if err != nil {
-			return t, &schedfile.Error{Pos: e.At("dialect"), Err: fmt.Errorf("%w: %w", ErrInvalid, err)}
-		}
-		opts = append(opts, Dialect(d))
-	}
-	if e.DST != "" {
-		p := slices.IndexFunc([]DSTPolicy{DSTRunOnce, DSTSkip, DSTShift, DSTBoth}, func(p DSTPolicy) bool { return p.String() == e.DST })
-		if p < 0 {
-			return t, &schedfile.Error{Pos: e.At("dst"), Err: fmt.Errorf("policy %q: want run-once, skip, shift or both: %w", e.DST, ErrInvalid)}
-		}
-		opts = append(opts, DST(DSTPolicy(p)))
-	}
-	if e.HashKey != "" {
-		opts = append(opts, HashKey(e.HashKey))
-	}
-	opts = append(opts, Jitter(e.Jitter), Between(e.Start, e.End))
-	for _, x := range e.Except {
-		c, err := fileCalendar(x, set)
-		if err != nil {
-			return t, &schedfile.Error{Pos: x.Pos, Err: err}
-		}
-		opts = append(opts, Except(c))
+	opts, err := fileTriggerOptions(e, set)
+	if err != nil {
+		return t, err
 	}
 	switch field {
 	case "cron":
@@ -419,6 +408,39 @@ func fileTrigger(e *schedfile.Schedule, set *fileSet) (t Trigger, err error) {
 		return t, &schedfile.Error{Pos: at, Err: t.err}
 	}
 	return t, nil
+}
+
+// fileTriggerOptions makes the options of the trigger of an entry.
+func fileTriggerOptions(e *schedfile.Schedule, set *fileSet) (opts []TriggerOption, err error) {
+	if e.Zone != "" {
+		opts = append(opts, Zone(e.Zone))
+	}
+	if e.Dialect != "" {
+		d, err := cron.ParseDialect(e.Dialect)
+		if err != nil {
+			return nil, &schedfile.Error{Pos: e.At("dialect"), Err: fmt.Errorf("%w: %w", ErrInvalid, err)}
+		}
+		opts = append(opts, Dialect(d))
+	}
+	if e.DST != "" {
+		p := slices.IndexFunc([]DSTPolicy{DSTRunOnce, DSTSkip, DSTShift, DSTBoth}, func(p DSTPolicy) bool { return p.String() == e.DST })
+		if p < 0 {
+			return nil, &schedfile.Error{Pos: e.At("dst"), Err: fmt.Errorf("policy %q: want run-once, skip, shift or both: %w", e.DST, ErrInvalid)}
+		}
+		opts = append(opts, DST(DSTPolicy(p)))
+	}
+	if e.HashKey != "" {
+		opts = append(opts, HashKey(e.HashKey))
+	}
+	opts = append(opts, Jitter(e.Jitter), Between(e.Start, e.End))
+	for _, x := range e.Except {
+		c, err := fileCalendar(x, set)
+		if err != nil {
+			return nil, &schedfile.Error{Pos: x.Pos, Err: err}
+		}
+		opts = append(opts, Except(c))
+	}
+	return opts, nil
 }
 
 // fileCalendar makes the calendar of an exclusion. The path of an iCalendar file begins

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/escapement-go/scheduler/cluster"
+	"github.com/escapement-go/scheduler/internal/ask"
 	"github.com/escapement-go/scheduler/internal/dispatch"
 	"github.com/escapement-go/scheduler/internal/precise"
 	"github.com/escapement-go/scheduler/internal/telemetry"
@@ -28,8 +29,12 @@ type Scheduler struct {
 	waiters   waiters
 	named     named
 	calendars trigger.Cache
+	asker     *ask.Asker
 	fileFault atomic.Pointer[error] // of the files of schedules; nil while they are in force
 	fileNames []string              // of the files that those name; of who follows them
+	fileLater []*scheduleDef        // of the files, to be declared again; of who follows them
+	filesHeld atomic.Pointer[error] // why some of the files' are not in force yet; nil if all are
+	codeHeld  atomic.Pointer[error] // why some of the options' are not in force yet; nil if all are
 	ready     chan struct{}
 	minted    atomic.Uint64 // the newest run ID, see mintRunID
 
@@ -37,7 +42,6 @@ type Scheduler struct {
 	storage  storage
 	node     *cluster.Node
 	dispatch *dispatch.Dispatcher
-	triggers *triggers
 	contact  *contact     // nil on a lone node
 	pool     *worker.Pool // nil on a node that executes nothing
 	session  uint64
@@ -76,6 +80,7 @@ func New(opts ...Option) (*Scheduler, error) {
 		return nil, fmt.Errorf("scheduler: telemetry: %w", err)
 	}
 	s := &Scheduler{cfg: cfg, tel: tel, ready: make(chan struct{}), done: make(chan struct{})}
+	s.asker = s.newAsker()
 	s.waiters.missed = make(chan struct{}, 1)
 	return s, nil
 }
@@ -97,8 +102,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 }
 
 // Start opens the folder, and returns once the node is ready to accept calls and
-// what [WithSchedule] and [WithQueue] declare is in force. ctx bounds the
-// starting alone. A scheduler can be started once.
+// what [WithSchedule] and [WithQueue] declare is in force, but for schedules whose Go
+// triggers cannot be asked ([Custom]). ctx bounds the starting alone. A scheduler can be
+// started once.
 //
 // Errors: [ErrInUse], [ErrNewer], [ErrCorrupt], [ErrClosed] if it was started or
 // shut down before, those of the operating system about the folder, and of ctx.
@@ -151,12 +157,12 @@ func (s *Scheduler) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.alarm = s.newAlarm()
-	s.triggers = newTriggers(ctx, s)
+	s.asker.Start(ctx)
 	s.dispatch = dispatch.New(dispatch.Config{
 		Kick:      func() { s.node.Kick() },
 		Now:       func() (wall, elapsed int64) { return s.node.Now() },
 		Compile:   func(st *store.State, sc *store.Schedule) (dispatch.Rule, error) { return s.compile(st, sc) },
-		Ask:       s.triggers.begin,
+		Ask:       s.asker.Begin,
 		Random:    rand.Uint64,
 		Alarm:     s.alarm,
 		Logger:    s.cfg.logger,
@@ -232,12 +238,11 @@ func (s *Scheduler) declare(ctx context.Context) error {
 			return fmt.Errorf("queue %q: %w", name, err)
 		}
 	}
-	for _, def := range s.cfg.schedules {
-		if err := s.declareSchedule(ctx, def); err != nil {
-			return fmt.Errorf("schedule %q: %w", def.id, err)
-		}
+	later, err := s.declareAll(ctx, s.cfg.schedules, &s.codeHeld)
+	if len(later) > 0 {
+		s.loops.Go(func() { s.declareLater(s.life, later) }) // ended by stop, awaited by close
 	}
-	return nil
+	return err
 }
 
 // Ready returns a channel that is closed once Start has succeeded.
@@ -323,9 +328,7 @@ func (s *Scheduler) close(ctx context.Context) error {
 		s.stop()
 	}
 	s.loops.Wait()
-	if s.triggers != nil {
-		s.triggers.close()
-	}
+	s.asker.Close()
 	if s.node != nil {
 		last, cancel := outlast(ctx, closeTimeout)
 		defer cancel()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/escapement-go/scheduler/internal/ask"
 	"github.com/escapement-go/scheduler/internal/schedfile"
 	"github.com/escapement-go/scheduler/internal/trigger"
 	"github.com/escapement-go/scheduler/store"
@@ -38,6 +39,7 @@ type scheduleDef struct {
 	app        string
 	generation uint64
 	refused    bool          // by newScheduleDef
+	patience   time.Duration // with its Go trigger; 0 is that of a call
 	at         schedfile.Pos // of a definition of a file
 }
 
@@ -205,8 +207,8 @@ func newScheduleDef(id string, when Trigger, call Call, opts []ScheduleOption) (
 // caught up under the new rule that the old one did not promise. Runs that the
 // schedule made before are not touched.
 //
-// Errors: [ErrInvalid], [*SyntaxError], [ErrUnknownTask], and those of every
-// call.
+// Errors: [ErrInvalid], [*SyntaxError], [ErrUnknownTask], [ErrTriggerUnavailable], and
+// those of every call.
 func (s *Scheduler) Schedule(ctx context.Context, id string, when Trigger, call Call, opts ...ScheduleOption) error {
 	if err := s.check(); err != nil {
 		return err
@@ -240,24 +242,20 @@ func (d *scheduleDef) record() store.Schedule {
 func (s *Scheduler) putSchedule(ctx context.Context, d *scheduleDef) error {
 	return s.put(ctx, &store.PutSchedule{
 		Schedule: d.record(), Author: cmp.Or(d.author, s.cfg.author()), Note: d.note, Canary: d.canary,
-	})
+	}, cmp.Or(d.patience, ask.Patience))
 }
 
-// put sets a schedule; its next tick is counted from now.
-func (s *Scheduler) put(ctx context.Context, p *store.PutSchedule) error {
+// put sets a schedule; its next tick is counted from now. Its Go trigger is waited for as
+// long as the patience lasts.
+func (s *Scheduler) put(ctx context.Context, p *store.PutSchedule, patience time.Duration) error {
 	if err := s.node.Promised(ctx); err != nil { // a calendar that was just set is to be found
 		return callError(err)
 	}
 	if p.Schedule.Trigger.Kind == store.TriggerCustom {
-		next, err := s.triggers.first(ctx, &p.Schedule)
-		if err != nil {
-			return err
-		}
-		p.Next = next
-		return s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: p})
+		return s.putCustom(ctx, p, patience)
 	}
 	var env trigger.Env
-	s.node.View(func(st *store.State) { env = s.env(st, &p.Schedule) })
+	s.node.View(func(st *store.State) { env = s.env(st, &p.Schedule, nil) })
 	rule, err := compileTrigger(&p.Schedule.Trigger, env)
 	if err != nil {
 		return err
@@ -267,6 +265,29 @@ func (s *Scheduler) put(ctx context.Context, p *store.PutSchedule) error {
 	}
 	wall, elapsed := s.node.Now()
 	p.Next = rule.Next(clockTime(p.Schedule.Trigger.TickClock(), wall, elapsed))
+	return s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: p})
+}
+
+// putCustom is put of a schedule with a Go trigger, which is not asked if it stays as it
+// is.
+func (s *Scheduler) putCustom(ctx context.Context, p *store.PutSchedule, patience time.Duration) error {
+	var old *store.Schedule
+	s.node.View(func(st *store.State) { old = st.Schedule(p.Schedule.ID) })
+	if p.Canary == nil && p.Only == 0 && old != nil && store.SameDefinition(old, &p.Schedule) {
+		same := *p
+		same.Only = old.Version
+		err := s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: &same})
+		if !errors.Is(err, ErrConflict) { // else it has changed meanwhile
+			return err
+		}
+	}
+	if p.Canary == nil { // a trial changes what runs alone
+		next, err := s.firstTick(ctx, &p.Schedule, patience)
+		if err != nil {
+			return err
+		}
+		p.Next = next
+	}
 	return s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: p})
 }
 

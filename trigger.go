@@ -2,12 +2,16 @@ package scheduler
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/escapement-go/scheduler/engine/cron"
+	"github.com/escapement-go/scheduler/internal/ask"
 	"github.com/escapement-go/scheduler/internal/trigger"
 	"github.com/escapement-go/scheduler/store"
 )
@@ -93,6 +97,58 @@ func Times(times ...time.Time) Trigger {
 	slices.Sort(t.data.Times)
 	t.data.Times = slices.Compact(t.data.Times)
 	return t
+}
+
+// Custom triggers by a Go function that is registered under the name ([WithTrigger]) on
+// at least one node. params are its parameters, which are stored as JSON.
+//
+// The leader asks for the next tick as soon as one is armed: itself, or else a node that
+// has the function. As long as none has it, or it panics or does not return, the
+// schedule waits, alone: [Scheduler.Health] of the leader says so, and from the time of
+// its tick on the ledger and [Scheduler.ExplainTick], which show it as blocked. It is
+// asked again, after 30 s at most, and goes on by itself, with its catch-up policy for
+// what came meanwhile. Calls that need its ticks at once have [ErrTriggerUnavailable]
+// then.
+//
+// A schedule of [WithSchedule] or a file whose trigger cannot be asked stays as it is, and
+// is declared again until it can; Health of the node that declares it says so.
+func Custom(name string, params any, opts ...TriggerOption) Trigger {
+	t := Trigger{data: store.Trigger{Kind: store.TriggerCustom, Name: name}}
+	t.err = checkName("scheduler: trigger name", name)
+	data, err := json.Marshal(params)
+	if err != nil && t.err == nil {
+		t.err = fmt.Errorf("scheduler: parameters of trigger %q: %w: %w", name, ErrInvalid, err)
+	}
+	t.data.Params = data
+	return t.with(opts)
+}
+
+// A TriggerFunc makes a trigger of its parameters. What it returns is asked for the
+// first tick strictly after a time, the zero Time meaning never; a schedule of
+// github.com/robfig/cron/v3 will do. Equal questions must have equal answers, on every
+// node that has the function: the same question may be asked of several, and more than
+// once.
+//
+// It is called without a lock, for each schedule on a goroutine of its own, which is left
+// behind if it does not return: five seconds are its time.
+type TriggerFunc func(params json.RawMessage) (cron.Schedule, error)
+
+// WithTrigger registers a Go trigger under a name for [Custom]. Nodes may differ in which
+// they have.
+func WithTrigger(name string, f TriggerFunc) Option {
+	return option(func(c *config) {
+		c.fault(checkName("scheduler: trigger name", name))
+		switch {
+		case f == nil:
+			c.fault(fmt.Errorf("scheduler: trigger %q is nil: %w", name, ErrInvalid))
+		case c.triggers[name] != nil:
+			c.fault(fmt.Errorf("scheduler: trigger %q: %w", name, ErrDuplicate))
+		}
+		if c.triggers == nil {
+			c.triggers = make(map[string]TriggerFunc)
+		}
+		c.triggers[name] = f
+	})
 }
 
 // With returns the trigger with further options.
@@ -209,10 +265,10 @@ func DST(p DSTPolicy) TriggerOption {
 }
 
 // Next returns the first n ticks strictly after a time; fewer if there are no
-// more. An interval is counted from after. What H stands for depends on [HashKey];
-// without one, on the ID of the schedule of which the trigger is, if a [Scheduler]
-// tells of it. Errors: those of the trigger itself, and
-// [ErrInvalid] for what only a scheduler knows: named calendars, Go triggers.
+// more. An interval is counted from after. H in a cron expression goes by [HashKey];
+// without one, by the ID of the schedule if the trigger was read from one.
+// Errors: those of the trigger itself; [ErrInvalid] for one that needs what only a
+// scheduler knows, which are named calendars and Go triggers.
 func (t Trigger) Next(after time.Time, n int) ([]time.Time, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -264,26 +320,32 @@ func checkTime(t time.Time) error {
 // range of 64 bits is an end of it.
 func nanos(t time.Time) int64 { return trigger.Nanos(t) }
 
-// compileTrigger gives a trigger its meaning.
+// compileTrigger gives a trigger its meaning. Errors: [ErrInvalid]; of one whose Go
+// trigger is asked [ErrTriggerUnavailable], and that of the query's context.
 func compileTrigger(t *store.Trigger, env trigger.Env) (*trigger.Rule, error) {
 	r, err := trigger.Compile(t, env)
-	if err != nil {
-		return nil, fmt.Errorf("scheduler: %w: %w", ErrInvalid, err)
+	switch {
+	case err == nil:
+		return r, nil
+	case errors.Is(err, ErrTriggerUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("scheduler: %w", err)
 	}
-	return r, nil
+	return nil, fmt.Errorf("scheduler: %w: %w", ErrInvalid, err)
 }
 
-// compile gives the trigger of a schedule its meaning, with the calendars of the
-// state.
+// compile gives the trigger of a schedule its meaning, with the calendars of the state.
+// Go triggers have none: the dispatcher asks them.
 func (s *Scheduler) compile(st *store.State, sc *store.Schedule) (*trigger.Rule, error) {
-	return compileTrigger(&sc.Trigger, s.env(st, sc))
+	return compileTrigger(&sc.Trigger, s.env(st, sc, nil))
 }
 
-// env returns what the meaning of a schedule's trigger depends on.
-func (s *Scheduler) env(st *store.State, sc *store.Schedule) trigger.Env {
-	env := trigger.Env{ID: sc.ID, Cache: &s.calendars, Custom: func(name string, params []byte) (cron.Schedule, error) {
-		return s.triggers.patient(sc.ID, name, params)
-	}}
+// env returns what the meaning of a schedule's trigger depends on; a nil query has no Go
+// triggers.
+func (s *Scheduler) env(st *store.State, sc *store.Schedule, q *ask.Query) trigger.Env {
+	env := trigger.Env{ID: sc.ID, Cache: &s.calendars}
+	if q != nil {
+		env.Custom = func(name string, params []byte) (cron.Schedule, error) { return q.Make(sc.ID, name, params) }
+	}
 	calendars := make(map[string]*store.Calendar)
 	for i := range sc.Trigger.Except {
 		if name := sc.Trigger.Except[i].Calendar; name != "" {
@@ -303,12 +365,12 @@ func remembered(st *store.State, id string) *store.Schedule {
 }
 
 // meaning returns a schedule, or what is left of a deleted one, and its rule.
-func (s *Scheduler) meaning(id string) (*store.Schedule, *trigger.Rule, error) {
+func (s *Scheduler) meaning(ctx context.Context, id string) (*store.Schedule, *trigger.Rule, error) {
 	var sc *store.Schedule
 	var env trigger.Env
 	s.node.View(func(st *store.State) {
 		if sc = remembered(st, id); sc != nil {
-			env = s.env(st, sc)
+			env = s.env(st, sc, s.asker.Query(ctx))
 		}
 	})
 	if sc == nil {

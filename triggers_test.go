@@ -153,16 +153,19 @@ func TestCustom_one_that_hangs_holds_up_its_own_schedule_alone(t *testing.T) {
 		wantLines(t, "starts", notes.take(), "1m0s", "2m0s", "4m0s", "6m0s", "8m0s", "10m0s")
 		wantReason(t, s, "it has not answered in time")
 		wantExplained(t, s, "s", 2*time.Minute, "it was blocked: ")
-		if _, err := s.Forecast(t.Context(), time.Now(), time.Now().Add(time.Hour)); err != nil {
-			t.Errorf("Forecast: %v", err)
+		loads, err := s.Forecast(t.Context(), time.Now(), time.Now().Add(time.Hour))
+		wantErr(t, "Forecast", err, scheduler.ErrTriggerUnavailable)
+		if len(loads) != 30 {
+			t.Errorf("Forecast: %d minutes, want the thirty of the other schedule", len(loads))
 		}
 		for range 10 { // queries do not pile up what hangs
-			if err := s.Schedule(t.Context(), "s", scheduler.Custom("moody", 1), echo.With("")); err == nil || errors.Is(err, scheduler.ErrInvalid) {
+			err := s.Schedule(t.Context(), "s", scheduler.Custom("moody", 1), echo.With(""))
+			if !errors.Is(err, scheduler.ErrTriggerUnavailable) || errors.Is(err, scheduler.ErrInvalid) {
 				t.Errorf("Schedule: %v", err)
 			}
-			if _, err := s.Backfill(t.Context(), "s", epoch, epoch.Add(time.Minute), 0); err == nil {
-				t.Log("a backfill of nothing")
-			}
+			_, err = s.Backfill(t.Context(), "s", epoch, epoch.Add(time.Minute), 0)
+			wantErr(t, "Backfill", err, scheduler.ErrTriggerUnavailable)
+			wantExplained(t, s, "s", 30*time.Second, "it has not answered in time")
 		}
 		if n := m.stuck.Load(); n > 2 {
 			t.Errorf("%d calls of the trigger hang, want one for the schedule and one for queries at most", n)

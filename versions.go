@@ -9,9 +9,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/escapement-go/scheduler/engine/cron"
+	"github.com/escapement-go/scheduler/internal/ask"
+	"github.com/escapement-go/scheduler/internal/dispatch"
+	"github.com/escapement-go/scheduler/internal/schedfile"
 	"github.com/escapement-go/scheduler/store"
 )
 
@@ -76,6 +80,72 @@ func (s *Scheduler) declareSchedule(ctx context.Context, d *scheduleDef) error {
 		err = s.putSchedule(ctx, &plain)
 	}
 	return err
+}
+
+// declareAll puts definitions in force, but for those whose Go triggers cannot be asked:
+// it returns these, to be declared again later, and notes in held what is wrong with them.
+func (s *Scheduler) declareAll(ctx context.Context, defs []*scheduleDef, held *atomic.Pointer[error]) (later []*scheduleDef, err error) {
+	patience := ask.Patience
+	var faults []error
+	for _, d := range defs {
+		once := *d
+		once.patience = patience
+		if err = s.declareSchedule(ctx, &once); err == nil {
+			continue
+		}
+		if err = fmt.Errorf("schedule %q: %w", d.id, err); d.at.File != "" {
+			err = &schedfile.Error{Pos: d.at, Err: err}
+		}
+		if !notAsked(err) {
+			return nil, err
+		}
+		if errors.Is(err, dispatch.ErrSlow) {
+			patience = ask.Impatient(patience)
+		}
+		later, faults = append(later, d), append(faults, err)
+	}
+	s.hold(held, errors.Join(faults...))
+	return later, nil
+}
+
+// hold notes what is wrong with definitions that are to be declared again, and logs it
+// once; nil if nothing is.
+func (s *Scheduler) hold(held *atomic.Pointer[error], err error) {
+	last := held.Load()
+	if err == nil {
+		if held.Store(nil); last != nil {
+			s.cfg.logger.Info("schedules that waited for their triggers are in force")
+		}
+		return
+	}
+	if held.Store(&err); last == nil || (*last).Error() != err.Error() {
+		s.cfg.logger.Error("triggers cannot be asked, their schedules are declared again later", keyError, err)
+	}
+}
+
+// declareLater declares those definitions of the options again that wait for their Go
+// triggers, until all are in force or ctx ends.
+func (s *Scheduler) declareLater(ctx context.Context, later []*scheduleDef) {
+	const first, most = time.Second, 30 * time.Second
+	pause := time.NewTimer(first)
+	defer pause.Stop()
+	for next := first; ; next = min(2*next, most) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+		still, err := s.declareAll(ctx, later, &s.codeHeld)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			s.hold(&s.codeHeld, err)
+		case err == nil && len(still) == 0:
+			return
+		case err == nil:
+			later = still
+		}
+		pause.Reset(next)
+	}
 }
 
 // A ScheduleVersion is what a schedule was, or is, or tries to be.
@@ -255,7 +325,7 @@ func (s *Scheduler) rollback(ctx context.Context, id string, version int, opts [
 	}
 	put := &store.PutSchedule{Schedule: *rows[at].Schedule, Author: d.author, Note: d.note, Only: now.Version}
 	put.Schedule.App, put.Schedule.Gen = now.App, now.Gen
-	return s.put(ctx, put)
+	return s.put(ctx, put, ask.Patience)
 }
 
 // author names this application as the author of a change.

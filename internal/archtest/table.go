@@ -38,7 +38,7 @@ var Escapement = Table{
 		{Path: ".", May: []string{
 			"cluster", "worker", "internal/dispatch", "engine", "engine/cron", "dag", "store", "store/boltstore",
 			"store/memstore", "internal/precise", "internal/session", "internal/telemetry", "internal/trigger",
-			"internal/schedfile",
+			"internal/schedfile", "internal/ask",
 		}},
 
 		// Pure cores.
@@ -60,6 +60,9 @@ var Escapement = Table{
 
 		// What a trigger's data means. It says when, and so knows what says it of cron expressions.
 		{Path: "internal/trigger", May: []string{"store", "engine/cron"}},
+
+		// Go triggers fail as handlers do.
+		{Path: "internal/ask", May: []string{"store", "engine/cron", "worker", "internal/dispatch", "internal/trigger"}},
 
 		{Path: "internal/schedfile"},
 

@@ -104,10 +104,12 @@ type askKey struct {
 // what it comes to meanwhile.
 var ErrSlow = errors.New("it has not answered in time")
 
-// The pause after a question that has failed grows up to askMost, but for [ErrSlow].
+// The pause after a question that has failed grows up to askMost; after [ErrSlow] up to
+// slowMost, lest the answer comes late.
 const (
 	askFirst = time.Second
 	askMost  = 30 * time.Second
+	slowMost = 4 * time.Second
 )
 
 // asks reports whether a schedule's trigger is one that has to be asked.
@@ -124,7 +126,7 @@ func (d *Dispatcher) asked(st *store.State, sc *store.Schedule, kind QuestionKin
 		late := a != nil && a.late && a.question.Schedule.Next == sc.Next
 		a = &ask{late: late}
 		d.questions[key], d.ids[sc.Number] = a, sc.ID
-		d.put(st, sc, kind, a)
+		d.pose(st, sc, kind, a)
 	}
 	return a.answer
 }
@@ -154,8 +156,8 @@ func (a *ask) about(sc *store.Schedule) bool {
 	return found && was.Waiting[0].To == w.To && (!a.answer.Rest || len(a.answer.Ticks)-at > maxStarts)
 }
 
-// put asks a question.
-func (d *Dispatcher) put(st *store.State, sc *store.Schedule, kind QuestionKind, a *ask) {
+// pose asks a question.
+func (d *Dispatcher) pose(st *store.State, sc *store.Schedule, kind QuestionKind, a *ask) {
 	wall, _ := d.cfg.Now()
 	a.question, a.answer, a.again, a.outdated = NewQuestion(st, sc, kind, wall), nil, 0, false
 	d.cfg.Ask(a.question)
@@ -199,11 +201,11 @@ func (d *Dispatcher) Told(q *Question, answer Answer, err error) {
 			d.cfg.Logger.Error("trigger does not answer, its schedule waits", keySchedule, sc.ID, keyTrigger, sc.Trigger.Name, keyError, err)
 		}
 		a.err = err
-		pause := min(askFirst<<min(a.failures, 10), askMost)
+		most := askMost
 		if errors.Is(err, ErrSlow) {
-			pause = askFirst
+			most = slowMost
 		}
-		a.again = elapsed + int64(pause)
+		a.again = elapsed + int64(min(askFirst<<min(a.failures, 10), most))
 		a.failures++
 		d.askAt = min(d.askAt, a.again)
 		d.poke()
@@ -250,7 +252,7 @@ func (p *preparation) askAgain() {
 			continue
 		}
 		if sc := p.st.Schedule(d.ids[key.number]); sc != nil && sc.Number == key.number && wanted(sc, key.kind) {
-			d.put(p.st, sc, key.kind, a)
+			d.pose(p.st, sc, key.kind, a)
 		} else {
 			delete(d.questions, key)
 		}
@@ -279,16 +281,21 @@ func (d *Dispatcher) askSoon() {
 	}
 }
 
-// Unanswered yields, in no order, the schedules that wait for their Go triggers, since
-// when, and why.
-func (d *Dispatcher) Unanswered() (list []Unanswered) {
+// Unanswered returns, in no order, the schedules that wait for their Go triggers, each
+// with the question that has failed for the longest.
+func (d *Dispatcher) Unanswered() []Unanswered {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, elapsed := d.cfg.Now()
-	for _, a := range d.questions {
-		if a.err != nil {
-			list = append(list, Unanswered{a.question.Schedule.ID, a.question.Schedule.Trigger.Name, a.err, time.Duration(elapsed - a.failed)})
+	oldest := make(map[uint64]*ask)
+	for key, a := range d.questions {
+		if was := oldest[key.number]; a.err != nil && (was == nil || a.failed < was.failed) {
+			oldest[key.number] = a
 		}
+	}
+	_, elapsed := d.cfg.Now()
+	list := make([]Unanswered, 0, len(oldest))
+	for _, a := range oldest {
+		list = append(list, Unanswered{a.question.Schedule.ID, a.question.Schedule.Trigger.Name, a.err, time.Duration(elapsed - a.failed)})
 	}
 	return list
 }
@@ -298,7 +305,7 @@ type Unanswered struct {
 	Schedule string
 	Trigger  string
 	Err      error
-	Since    time.Duration
+	For      time.Duration // how long it does
 }
 
 // known is a rule that knows an armed tick and the one after it.
