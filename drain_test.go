@@ -5,45 +5,37 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/escapement-go/scheduler"
+	"github.com/escapement-go/scheduler/worker"
 )
 
-// While a scheduler shuts down nothing begins, so a handler that waits for
-// another run would wait for ever.
-func TestShutdown_EndsHandlersThatWait(t *testing.T) {
+// Of nodes that all stop, the last one has no majority to report to.
+func TestShutdown_gives_up_what_nobody_takes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		child := scheduler.NewJob[int]("child")
-		parent := scheduler.NewJob[int]("parent")
-		var s *scheduler.Scheduler
-		causes := make(chan error, 1)
-		s = start(t,
-			scheduler.WithConcurrency(1),
-			scheduler.WithFunc(child, func(context.Context, int) error { return nil }),
-			scheduler.WithFunc(parent, func(ctx context.Context, _ int) error {
-				f, err := child.Enqueue(ctx, s, 1, scheduler.In(time.Hour))
-				if err != nil {
-					return err
-				}
-				_, err = f.Wait(ctx)
-				causes <- context.Cause(ctx)
-				return err
-			}))
-		if _, err := parent.Enqueue(t.Context(), s, 1); err != nil {
+		began, end := make(chan struct{}), make(chan struct{})
+		slow := scheduler.NewJob[int]("slow")
+		c := startThree(t, func(id string) []scheduler.Option {
+			if id != "a" {
+				return nil
+			}
+			return []scheduler.Option{scheduler.WithFunc(slow, func(context.Context, int) error {
+				close(began)
+				<-end
+				return nil
+			})}
+		})
+		last := c.nodes["a"]
+		if _, err := last.Enqueue(t.Context(), slow.With(1)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
-		began := time.Now()
-		if err := s.Shutdown(context.WithoutCancel(t.Context())); err != nil {
-			t.Errorf("Shutdown: %v", err)
+		<-began
+		c.stop("b")
+		c.stop("c")
+		delete(c.nodes, "a")
+		close(end)
+		if err := last.Shutdown(context.WithoutCancel(t.Context())); !errors.Is(err, worker.ErrNotDrained) {
+			t.Errorf("shutdown: got %v, want %v", err, worker.ErrNotDrained)
 		}
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("Shutdown took %v, want no waiting for the child", took)
-		}
-		if got, want := <-causes, scheduler.ErrShutdown; !errors.Is(got, want) {
-			t.Errorf("cause: got %v, want %v", got, want)
-		}
-		time.Sleep(time.Minute)
 	})
 }

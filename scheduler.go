@@ -251,7 +251,9 @@ func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 // Shutdown stops the scheduler; see the package's documentation for the order.
 // When ctx ends, handlers that still run have their contexts ended with
 // [ErrShutdown] and get a few seconds to return. It returns nil only if every
-// result was written; before Start it makes the scheduler unusable.
+// result was written; before Start it makes the scheduler unusable. On one of several
+// nodes, results that no leader takes for ten seconds are given up once no handler runs,
+// and their runs are executed again.
 //
 // All calls share one shutdown: each waits for it and returns its result, and the
 // ctx that ends first counts for all.
@@ -320,7 +322,7 @@ func (s *Scheduler) close(ctx context.Context) error {
 	if s.pool != nil {
 		s.dispatch.Retire(s.session)
 		s.awaitGrants(ctx)
-		if err := s.pool.Drain(ctx); err != nil {
+		if err := s.drain(ctx); err != nil {
 			faults = append(faults, err)
 		}
 	}

@@ -261,6 +261,42 @@ func (s *Scheduler) stepAside(ctx context.Context) {
 	}
 }
 
+// undeliverable is how long a node that stops waits for somebody to take the last
+// reports.
+const undeliverable = 10 * time.Second
+
+// drain ends the pool. Results that nobody has taken, because there is no leader, are
+// given up once no handler runs any more: of nodes that all stop, the last ones find no
+// majority. Their runs are executed again.
+func (s *Scheduler) drain(ctx context.Context) error {
+	if s.contact == nil {
+		return s.pool.Drain(ctx)
+	}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { // ends with ctx, awaited below
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		for since := time.Now(); ; {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+			if s.node.Status().LeaderID != "" || s.pool.Running() > 0 {
+				since = time.Now()
+			}
+			if time.Since(since) >= undeliverable {
+				giveUp(ErrNoLeader)
+			}
+		}
+	})
+	err := s.pool.Drain(ctx)
+	giveUp(nil)
+	watching.Wait()
+	return err
+}
+
 // stepTimeout bounds what a node that stops does before it drains.
 const stepTimeout = 2 * time.Second
 
