@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 )
 
 // An aside is a connection by which this node asks another one, whoever leads. It is
@@ -18,33 +19,43 @@ type aside struct {
 // AskNode puts a question of the host's to the host of a node, where OnAsk answers it,
 // whether that node leads or not. Asking changes nothing, and may happen twice. A node
 // of a build that does not know such questions fails.
-// Errors: [ErrClosed], that of ctx, and others that say why there is no answer.
+// Errors: [ErrNotMember] if no such node is known; [ErrClosed]; that of ctx; of what OnAsk
+// returned there, those that a call has too ([ErrOverloaded], [ErrStorage] and so on); and
+// others that say why there is no answer.
 func (n *Node) AskNode(ctx context.Context, id string, question []byte) ([]byte, error) {
-	switch {
-	case n.cfg.ID == id:
+	if n.cfg.ID == id {
 		return n.answerAside(question)
-	case n.links == nil:
-		return nil, fmt.Errorf("cluster: ask node %q: %w", id, ErrNotMember)
 	}
-	var failed error
-	for range 2 { // a connection that has idled for long may be about to end
+	answer, err := n.askNode(ctx, id, question)
+	switch {
+	case err == nil:
+		return answer, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	}
+	return nil, fmt.Errorf("cluster: ask node %q: %w", id, err)
+}
+
+func (n *Node) askNode(ctx context.Context, id string, question []byte) ([]byte, error) {
+	if n.links == nil || len(n.links.addresses(id)) == 0 {
+		return nil, ErrNotMember
+	}
+	for again := false; ; again = true {
 		if err := n.down(); err != nil {
 			return nil, err
 		}
-		var reply *callsReply
 		r, err := n.links.aside(ctx, id)
-		if err == nil {
-			reply, err = r.await(ctx, &callsRequest{Ask: question})
+		if err != nil {
+			return nil, err
 		}
-		if err == nil {
+		reply, err := r.await(ctx, &callsRequest{Ask: question})
+		switch {
+		case err == nil:
 			return reply.Answer, nil
+		case again || !r.ended(): // else it had idled for long
+			return nil, err
 		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		failed = err
 	}
-	return nil, fmt.Errorf("cluster: ask node %q: %w", id, failed)
 }
 
 // aside returns a connection to a node.
@@ -60,12 +71,9 @@ func (l *links) aside(ctx context.Context, id string) (*remote, error) {
 		return nil, err
 	}
 	defer a.dialing.leave()
-	if a.r != nil {
-		select {
-		case <-a.r.closed:
-		default:
-			return a.r, nil
-		}
+	if a.r != nil && !a.r.ended() {
+		_ = a.r.conn.SetReadDeadline(time.Now().Add(silence)) // an answer may take its time; a failing deadline shows as a failing read
+		return a.r, nil
 	}
 	conn, err := l.dial(ctx, id, streamAside)
 	if err != nil {
@@ -92,6 +100,16 @@ func (l *links) goOn(work func()) bool {
 	return true
 }
 
+// ended reports whether the connection has ended.
+func (r *remote) ended() bool {
+	select {
+	case <-r.closed:
+		return true
+	default:
+		return false
+	}
+}
+
 // await sends a request that changes nothing, and awaits the answer.
 func (r *remote) await(ctx context.Context, req *callsRequest) (*callsReply, error) {
 	answer, err := r.ask(req)
@@ -101,7 +119,7 @@ func (r *remote) await(ctx context.Context, req *callsRequest) (*callsReply, err
 	select {
 	case reply := <-answer:
 		if reply.Failure != failNone {
-			return nil, errors.New("it does not answer such questions now")
+			return nil, (&callOutcome{Failure: reply.Failure, Text: "it does not answer such questions now"}).err()
 		}
 		return reply, nil
 	case <-r.closed:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ func TestNode_AskNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &world{several: &several{t: t, nodes: make(map[string]*cluster.Node)}, net: sim.NewNetwork(1, sim.Path{Latency: time.Millisecond})}
 		ids := []string{"a", "b", "c"}
+		var asked atomic.Int32
 		for _, id := range ids {
 			c.peers = append(c.peers, cluster.Peer{ID: id, Address: id + ":1"})
 		}
@@ -26,8 +28,12 @@ func TestNode_AskNode(t *testing.T) {
 			c.nodes[id] = start(t, cluster.Setup{
 				ID: id, Storage: memstore.New(memstore.Options{}), Cluster: &cfg,
 				OnAsk: func(question []byte) ([]byte, error) {
-					if string(question) == "slow" {
+					asked.Add(1)
+					switch string(question) {
+					case "slow":
 						time.Sleep(3 * time.Second)
+					case "too much":
+						return nil, &cluster.OverloadedError{What: "questions"}
 					}
 					return fmt.Appendf(nil, "%s to %s", id, question), nil
 				},
@@ -60,14 +66,24 @@ func TestNode_AskNode(t *testing.T) {
 		}
 		slow.Wait()
 
+		time.Sleep(9 * time.Second) // the connection is about to end
+		asked.Store(0)
+		ask("a", "b", "slow")
+		if _, err := c.nodes["a"].AskNode(t.Context(), "b", []byte("too much")); !errors.Is(err, cluster.ErrOverloaded) {
+			t.Errorf("a host that is overloaded: %v", err)
+		}
+		if n := asked.Load(); n != 2 {
+			t.Errorf("two questions were asked %d times", n)
+		}
+
 		c.cut("b", true)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		if _, err := c.nodes["a"].AskNode(ctx, "b", []byte("x")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a node that is cut off: %v", err)
 		}
 		cancel()
-		if _, err := c.nodes["a"].AskNode(t.Context(), "d", []byte("x")); err == nil {
-			t.Error("an answer of a node that is not there")
+		if _, err := c.nodes["a"].AskNode(t.Context(), "d", []byte("x")); !errors.Is(err, cluster.ErrNotMember) {
+			t.Errorf("a node that is not there: %v", err)
 		}
 		c.net.Heal()
 		ask("a", "b", "after the cut")

@@ -157,6 +157,6 @@ func (o *callOutcome) err() error {
 	case failStorage:
 		return &StorageError{errors.New(o.Text)}
 	default:
-		return fmt.Errorf("cluster: the leader refuses: %s", o.Text)
+		return fmt.Errorf("cluster: the other node refuses: %s", o.Text)
 	}
 }
