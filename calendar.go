@@ -97,11 +97,46 @@ func checked(x store.Exclusion) Calendar {
 	return Calendar{except: t.Except, err: err}
 }
 
-// NamedCalendar is what [Scheduler.SetCalendar] has set under the name, whatever that
-// is at the time: a change of the calendar moves the next ticks of the schedules that
+// NamedCalendar is what [WithCalendar] or [Scheduler.SetCalendar] has set under the name,
+// whatever that is at the time: a change of the calendar moves the next ticks of the schedules that
 // exclude it.
 func NamedCalendar(name string) Calendar {
 	return Calendar{except: []store.Exclusion{{Calendar: name}}, err: checkName("scheduler: calendar name", name)}
+}
+
+// WithCalendar makes a named calendar when the scheduler starts, before it declares
+// schedules, unless there is one of that name: from then on it is
+// [Scheduler.SetCalendar]'s.
+func WithCalendar(name string, c Calendar) Option {
+	return option(func(o *config) {
+		c := Calendars(c)
+		o.fault(cmp.Or(checkName("scheduler: calendar name", name), c.err))
+		if slices.ContainsFunc(c.except, func(x store.Exclusion) bool { return x.Calendar != "" }) {
+			o.fault(fmt.Errorf("scheduler: calendar %q holds a named one: %w", name, ErrInvalid))
+		}
+		if _, twice := o.calendars[name]; twice {
+			o.fault(fmt.Errorf("scheduler: calendar %q: %w", name, ErrDuplicate))
+		}
+		if o.calendars == nil {
+			o.calendars = make(map[string]Calendar)
+		}
+		o.calendars[name] = c
+	})
+}
+
+// declareCalendars makes the calendars of the options that are not there.
+func (s *Scheduler) declareCalendars(ctx context.Context) error {
+	for name, c := range s.cfg.calendars {
+		var there bool
+		s.node.View(func(st *store.State) { there = st.Calendar(name) != nil })
+		if there {
+			continue
+		}
+		if err := s.putCalendar(ctx, name, c); err != nil {
+			return fmt.Errorf("calendar %q: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // SetCalendar keeps a calendar in the cluster under a name, or replaces it. The next
@@ -115,14 +150,18 @@ func (s *Scheduler) SetCalendar(ctx context.Context, name string, c Calendar) er
 	c = Calendars(c)
 	err := cmp.Or(checkName("calendar name", name), c.err)
 	if err == nil {
-		err = s.call(ctx, store.Command{Kind: store.KindPutCalendar, Calendar: &store.PutCalendar{
-			Calendar: store.Calendar{Name: name, Except: c.except},
-		}})
+		err = s.putCalendar(ctx, name, c)
 	}
 	if err != nil {
 		return fmt.Errorf("scheduler: calendar %q: %w", name, err)
 	}
 	return nil
+}
+
+func (s *Scheduler) putCalendar(ctx context.Context, name string, c Calendar) error {
+	return s.call(ctx, store.Command{Kind: store.KindPutCalendar, Calendar: &store.PutCalendar{
+		Calendar: store.Calendar{Name: name, Except: c.except},
+	}})
 }
 
 // DeleteCalendar deletes a named calendar. Errors: [ErrNotFound]; [ErrConflict] if a

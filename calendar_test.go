@@ -22,3 +22,32 @@ func TestTimes_in_a_zone(t *testing.T) {
 		wantErr(t, "a zone that is not known", err, scheduler.ErrInvalid)
 	})
 }
+
+// A schedule that is declared with a named calendar starts on an empty folder, and what
+// was set later stays.
+func TestWithCalendar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		newYear := scheduler.NamedCalendar("holidays")
+		opts := []scheduler.Option{
+			scheduler.WithDataDir(dir), scheduler.WithTasks("echo"),
+			scheduler.WithCalendar("holidays", scheduler.Days("2000-01-02")),
+			scheduler.WithSchedule("s", scheduler.Cron("0 9 * * *", scheduler.Except(newYear)), echo.With("")),
+		}
+		s := start(t, opts...)
+		if got := schedule(t, s, "s").Next.Format(time.DateTime); got != "2000-01-01 09:00:00" {
+			t.Errorf("next %s", got)
+		}
+		if err := s.SetCalendar(t.Context(), "holidays", scheduler.Days("2000-01-01")); err != nil {
+			t.Fatal(err)
+		}
+		shutdown(t, s)
+		s = start(t, opts...)
+		if got := schedule(t, s, "s").Next.Format(time.DateTime); got != "2000-01-02 09:00:00" {
+			t.Errorf("next after a restart: %s", got)
+		}
+		_, err := scheduler.New(scheduler.WithCalendar("a", newYear), scheduler.WithCalendar("a", scheduler.Days("2000-01-01")))
+		wantErr(t, "a named one in a named one", err, scheduler.ErrInvalid)
+		wantErr(t, "one name twice", err, scheduler.ErrDuplicate)
+	})
+}

@@ -46,6 +46,7 @@ type config struct {
 	cluster      *cluster.Config
 	handlers     map[string]worker.Handler
 	tasks        []string
+	calendars    map[string]Calendar
 	queues       map[string]store.Queue
 	schedules    []*scheduleDef
 	triggers     map[string]TriggerFunc

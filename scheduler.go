@@ -231,8 +231,11 @@ func (s *Scheduler) newAlarm() *precise.Timer {
 	return precise.New()
 }
 
-// declare puts the queues and schedules of the options in force.
+// declare puts the calendars, queues and schedules of the options in force.
 func (s *Scheduler) declare(ctx context.Context) error {
+	if err := s.declareCalendars(ctx); err != nil {
+		return err
+	}
 	for name, q := range s.cfg.queues {
 		if err := s.putQueue(ctx, q, store.QueueConfig); err != nil {
 			return fmt.Errorf("queue %q: %w", name, err)
