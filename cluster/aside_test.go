@@ -66,6 +66,7 @@ func TestNode_AskNode(t *testing.T) {
 		}
 		slow.Wait()
 
+		ask("a", "b", "w")
 		time.Sleep(9 * time.Second) // the connection is about to end
 		asked.Store(0)
 		ask("a", "b", "slow")
