@@ -16,7 +16,7 @@ type Lengths struct {
 }
 
 // House are the lengths of this module.
-var House = Lengths{File: 600, Test: 800, RootFiles: 27}
+var House = Lengths{File: 600, Test: 800, RootFiles: 26}
 
 // CheckLengths counts the Go files under root, those of nested modules included, and reports what is over l.
 // Generated files (*_gen.go, *_gen_test.go, *.pb.go) are as long as they are.
