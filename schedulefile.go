@@ -162,6 +162,7 @@ func (s *Scheduler) applyFiles(ctx context.Context) (mark string) {
 
 // refuseFiles notes and logs what is wrong with the files, once.
 func (s *Scheduler) refuseFiles(err error) {
+	s.filesHeld.Store(nil)
 	if last := s.fileFault.Swap(&err); last == nil || (*last).Error() != err.Error() {
 		s.cfg.logger.Error("schedule files are not in force", keyPath, s.cfg.scheduleFile, keyError, err)
 	}

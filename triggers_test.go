@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -389,5 +390,102 @@ func TestCustom_finds_the_calendar_that_was_just_set(t *testing.T) {
 			}
 			mustSchedule(t, s, id, scheduler.Custom("each", map[string]any{"Every": time.Minute}, scheduler.Except(scheduler.NamedCalendar(name))))
 		}
+	})
+}
+
+// A trigger that cannot be asked keeps its own schedule out of force, not the scheduler
+// from starting. One that was in force before is not asked.
+func TestWithSchedule_Custom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var notes journal
+		var m moody
+		release := make(chan struct{})
+		m.set(func() { <-release })
+		opts := []scheduler.Option{
+			scheduler.WithDataDir(t.TempDir()), beat(&notes), m.trigger("moody"), scheduler.WithTrigger("each", each),
+			scheduler.WithSchedule("hangs", scheduler.Custom("moody", nil), echo.With("")),
+			scheduler.WithSchedule("missing", scheduler.Custom("none", nil), echo.With("")),
+			scheduler.WithSchedule("well", scheduler.Custom("each", map[string]any{"Every": time.Hour}), echo.With("")),
+		}
+		s := start(t, opts...)
+		ids := func() (ids []string) {
+			for _, sc := range collect(t, s.Schedules(t.Context())) {
+				ids = append(ids, sc.ID)
+			}
+			return ids
+		}
+		wantLines(t, "schedules", ids(), "well")
+		wantReason(t, s, `not in force yet: schedule "hangs": trigger "moody": Go trigger gives no answer: it has not answered in time`)
+		wantReason(t, s, `schedule "missing": invalid: trigger "none": no node that can be asked has it`)
+		m.set(nil)
+		close(release)
+		time.Sleep(40 * time.Second)
+		wantLines(t, "schedules", ids(), "hangs", "well")
+		shutdown(t, s)
+
+		release = make(chan struct{})
+		m.set(func() { <-release })
+		began := time.Now()
+		s = start(t, opts...)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("a start with schedules that are in force took %v", took)
+		}
+		m.set(nil)
+		close(release)
+
+		bad := newScheduler(t, scheduler.WithTrigger("each", each), scheduler.WithSchedule("bad", scheduler.Custom("each", 1), echo.With("")))
+		wantErr(t, "a parameter that the trigger does not take", bad.Start(t.Context()), scheduler.ErrInvalid)
+	})
+}
+
+func TestWithScheduleFile_a_trigger_holds_up_its_own_schedule_alone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "schedules.yaml")
+		custom := func(id, trigger string) string {
+			return fmt.Sprintf("  - {id: %s, custom: {name: %s, params: {Every: 60000000000}}, task: echo}\n", id, trigger)
+		}
+		head := "owner: mail\nprune: true\nschedules:\n" + hourlyB
+		write(t, path, head+custom("hangs", "moody")+custom("missing", "none")+custom("panics", "fire")+custom("well", "each"))
+		var notes journal
+		var m, fire moody
+		release := make(chan struct{})
+		m.set(func() { <-release })
+		fire.set(func() { panic("on fire") })
+		s := start(t, beat(&notes), m.trigger("moody"), fire.trigger("fire"), scheduler.WithTrigger("each", each), scheduler.WithScheduleFile(path))
+		ids := func() (ids []string) {
+			for _, sc := range collect(t, s.Schedules(t.Context())) {
+				ids = append(ids, fmt.Sprint(sc.ID, " v", sc.Version))
+			}
+			return ids
+		}
+		wantLines(t, "schedules", ids(), "b v1", "well v1")
+		for _, why := range []string{
+			`schedules.yaml:5:10: schedule "hangs": trigger "moody": Go trigger gives no answer: it has not answered in time`,
+			`schedules.yaml:6:10: schedule "missing": invalid: trigger "none": no node that can be asked has it`,
+			`schedules.yaml:7:10: schedule "panics": trigger "fire": Go trigger gives no answer: it panics: on fire`,
+		} {
+			wantReason(t, s, why)
+		}
+		fire.set(nil)
+		m.set(nil)
+		close(release)
+		time.Sleep(10 * time.Second)
+		wantLines(t, "schedules", ids(), "b v1", "hangs v1", "panics v1", "well v1")
+
+		// What is in force is not asked again when something else changes.
+		release = make(chan struct{})
+		m.set(func() { <-release })
+		write(t, path, head+custom("hangs", "moody")+custom("new", "each"))
+		time.Sleep(3 * time.Second)
+		wantReason(t, s, "")
+		wantLines(t, "schedules", ids(), "b v1", "hangs v1", "new v1")
+		m.set(nil)
+		close(release)
+
+		// What a trigger does not take is a fault of the files.
+		write(t, path, head+"  - {id: bad, custom: {name: each, params: 1}, task: echo}\n")
+		time.Sleep(3 * time.Second)
+		wantLines(t, "schedules", ids(), "b v1", "hangs v1", "new v1")
+		wantReason(t, s, "the schedule files are not in force: ")
 	})
 }

@@ -130,6 +130,18 @@ func TestDispatcher_Ask(t *testing.T) {
 			t.Errorf("the schedule stands still")
 		}
 	})
+	t.Run("a schedule is told of once, with what has failed for the longest", func(t *testing.T) {
+		a := newAsking(t)
+		a.put("s", time.Minute, goTrigger)
+		a.fail("on fire")
+		a.pass(10 * time.Second)
+		a.wall -= 30 * minute // asks for another kind
+		a.batch()
+		a.fail("flooded")
+		if got := a.d.Unanswered(); len(got) != 1 || got[0].For != 10*time.Second {
+			t.Errorf("unanswered: %+v", got)
+		}
+	})
 	t.Run("an answer to what has changed meanwhile is ignored", func(t *testing.T) {
 		for what, change := range map[string]func(a *asking){
 			"another version": func(a *asking) { a.put("s", 7*time.Minute, goTrigger) },
