@@ -214,7 +214,7 @@ func onlyRuns(is *store.Schedule, be store.Schedule) bool {
 // does not ask the Go trigger of one that keeps it.
 func (s *Scheduler) mayFire(ctx context.Context, p *prospect, patience time.Duration) error {
 	if p.sc.Trigger.Kind == store.TriggerCustom {
-		if p.def.canary != nil || p.old != nil && store.SameTrigger(&p.old.Trigger, &p.sc.Trigger) {
+		if p.def.canary != nil || p.old != nil && keepsTick(p.old, &p.sc) {
 			return nil
 		}
 		_, err := s.firstTick(ctx, &p.sc, patience)

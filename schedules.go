@@ -268,16 +268,16 @@ func (s *Scheduler) put(ctx context.Context, p *store.PutSchedule, patience time
 	return s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: p})
 }
 
-// putCustom is put of a schedule with a Go trigger, which is not asked if it stays as it
-// is.
+// putCustom is put of a schedule with a Go trigger, which is not asked if the schedule
+// keeps its next tick.
 func (s *Scheduler) putCustom(ctx context.Context, p *store.PutSchedule, patience time.Duration) error {
 	var old *store.Schedule
 	s.node.View(func(st *store.State) { old = st.Schedule(p.Schedule.ID) })
-	if p.Canary == nil && p.Only == 0 && old != nil && store.SameDefinition(old, &p.Schedule) {
+	if p.Canary == nil && old != nil && keepsTick(old, &p.Schedule) {
 		same := *p
-		same.Only = old.Version
+		same.Only = cmp.Or(p.Only, old.Version)
 		err := s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: &same})
-		if !errors.Is(err, ErrConflict) { // else it has changed meanwhile
+		if p.Only != 0 || !errors.Is(err, ErrConflict) { // else it has changed meanwhile
 			return err
 		}
 	}
@@ -289,6 +289,12 @@ func (s *Scheduler) putCustom(ctx context.Context, p *store.PutSchedule, patienc
 		p.Next = next
 	}
 	return s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: p})
+}
+
+// keepsTick reports whether a schedule that is changed to a definition keeps its next
+// tick, or has none.
+func keepsTick(old, be *store.Schedule) bool {
+	return store.SameDefinition(old, be) || old.Next != 0 && old.MaxRuns == be.MaxRuns && store.SameTrigger(&old.Trigger, &be.Trigger)
 }
 
 // fires returns an error for a cron expression that no time fits.

@@ -341,6 +341,9 @@ func TestCustom_is_asked_of_a_node_that_has_it(t *testing.T) {
 		wait(16*time.Minute + time.Second)
 		wantLines(t, "starts", notes.take(), "14m0s")
 		wantReason(t, first, "no node that can be asked has it")
+		wantErr(t, "a trigger that no node has that is there", first.Schedule(t.Context(), "x", minutely, echo.With("")), scheduler.ErrTriggerUnavailable)
+		mustSchedule(t, first, "s", minutely) // as it is
+		mustSchedule(t, first, "s", minutely, scheduler.Overlap(scheduler.OverlapAllow))
 		for id, s := range c.nodes {
 			if e, err := s.ExplainTick(t.Context(), "s", epoch.Add(15*time.Minute)); err != nil || e.Tick.Outcome != scheduler.TickBlocked ||
 				!strings.Contains(e.Reason, "no node that can be asked has it") {
@@ -415,7 +418,7 @@ func TestWithSchedule_Custom(t *testing.T) {
 			return ids
 		}
 		wantLines(t, "schedules", ids(), "well")
-		wantReason(t, s, `not in force yet: schedule "hangs": trigger "moody": Go trigger gives no answer: it has not answered in time`)
+		wantReason(t, s, `not in force yet: schedule "hangs": trigger "moody": no answer of the Go trigger: it has not answered in time`)
 		wantReason(t, s, `schedule "missing": invalid: trigger "none": no node that can be asked has it`)
 		m.set(nil)
 		close(release)
@@ -460,9 +463,9 @@ func TestWithScheduleFile_a_trigger_holds_up_its_own_schedule_alone(t *testing.T
 		}
 		wantLines(t, "schedules", ids(), "b v1", "well v1")
 		for _, why := range []string{
-			`schedules.yaml:5:10: schedule "hangs": trigger "moody": Go trigger gives no answer: it has not answered in time`,
+			`schedules.yaml:5:10: schedule "hangs": trigger "moody": no answer of the Go trigger: it has not answered in time`,
 			`schedules.yaml:6:10: schedule "missing": invalid: trigger "none": no node that can be asked has it`,
-			`schedules.yaml:7:10: schedule "panics": trigger "fire": Go trigger gives no answer: it panics: on fire`,
+			`schedules.yaml:7:10: schedule "panics": trigger "fire": no answer of the Go trigger: it panics: on fire`,
 		} {
 			wantReason(t, s, why)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -153,6 +154,17 @@ func TestAsker_Begin(t *testing.T) {
 			time.Sleep(time.Minute)
 			if n := a.Calls(); n != 0 {
 				t.Errorf("%d answers are kept that nobody has come for", n)
+			}
+		})
+	})
+	t.Run("only the log has the stack of a panic", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			a, got := newAsker(t, &moody{mood: func() { panic("on fire") }}, nil)
+			a.Begin(question("s", "moody"))
+			synctest.Wait()
+			_, err := got.of("s")
+			if v, ok := err.(slog.LogValuer); !ok || err.Error() != "it panics: on fire" || !strings.Contains(v.LogValue().String(), "ask_test.go") {
+				t.Errorf("%v", err)
 			}
 		})
 	})

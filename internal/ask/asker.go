@@ -29,7 +29,7 @@ type Func = func(params json.RawMessage) (cron.Schedule, error)
 var (
 	// ErrUnavailable tells that a Go trigger gives no answer, and may do so another
 	// time: it takes too long, it panics, or a node that may have it cannot be asked.
-	ErrUnavailable = errors.New("Go trigger gives no answer")
+	ErrUnavailable = errors.New("no answer of the Go trigger")
 	// ErrMissing tells that nobody who can be asked has a Go trigger.
 	ErrMissing = errors.New("unknown Go trigger: see WithTrigger")
 
@@ -215,7 +215,7 @@ func (a *Asker) there(ctx context.Context, q *dispatch.Question, node string) (d
 
 // here has a question answered by this node.
 func (a *Asker) here(ctx context.Context, q *dispatch.Question) (dispatch.Answer, error) {
-	return a.calls.do(ctx, callKey{schedule: q.Schedule.ID}, q, func() (answer dispatch.Answer, err error) {
+	return a.calls.do(ctx.Done(), Patience, callKey{schedule: q.Schedule.ID}, q, func() (answer dispatch.Answer, err error) {
 		rule, err := trigger.Compile(&q.Schedule.Trigger, trigger.Env{ID: q.Schedule.ID, Cache: a.cfg.Calendars, Custom: a.custom})
 		if err != nil {
 			return answer, err

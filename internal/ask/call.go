@@ -1,7 +1,6 @@
 package ask
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -55,13 +54,14 @@ func (c *call) over() bool {
 }
 
 // do has f called. A question that is asked again while it is being answered gets that
-// answer, which holds although some time has passed. Nothing waits longer for a call
-// than [Patience] from its beginning.
-// Errors: [dispatch.ErrSlow], also if ctx ends; those of f, and a [*worker.PanicError].
-func (c *calls) do(ctx context.Context, key callKey, q *dispatch.Question, f func() (dispatch.Answer, error)) (dispatch.Answer, error) {
-	for {
+// answer, which holds although some time has passed. do waits no longer than the patience
+// lasts, and for a call no longer than [Patience] from its beginning.
+// Errors: [dispatch.ErrSlow], also if done is closed; those of f, and a
+// [*worker.PanicError].
+func (c *calls) do(done <-chan struct{}, patience time.Duration, key callKey, q *dispatch.Question, f func() (dispatch.Answer, error)) (dispatch.Answer, error) {
+	for end := time.Now().Add(patience); ; {
 		e, mine := c.enter(key, q, f)
-		over := wait(ctx, e)
+		over := e.wait(done, time.Until(end))
 		c.mu.Lock()
 		if mine {
 			e.waiting--
@@ -97,15 +97,15 @@ func (c *calls) enter(key callKey, q *dispatch.Question, f func() (dispatch.Answ
 }
 
 // wait reports whether a call was over in time.
-func wait(ctx context.Context, e *call) bool {
-	left := time.NewTimer(Patience - time.Since(e.began))
+func (c *call) wait(done <-chan struct{}, patience time.Duration) bool {
+	left := time.NewTimer(min(patience, Patience-time.Since(c.began)))
 	defer left.Stop()
 	select {
-	case <-e.done:
+	case <-c.done:
 	case <-left.C:
-	case <-ctx.Done():
+	case <-done:
 	}
-	return e.over()
+	return c.over()
 }
 
 func (c *calls) run(key callKey, e *call, f func() (dispatch.Answer, error)) {

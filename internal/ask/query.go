@@ -16,12 +16,13 @@ import (
 // those that follow. Not for concurrent use.
 type Query struct {
 	a        *Asker
-	ctx      context.Context //nolint:containedctx // of the query, which asks by an interface without one
+	done     <-chan struct{} // closed when the context of the query has ended
+	ended    func() error    // why
 	patience time.Duration
 }
 
 // Query begins a query, which does not outlast ctx.
-func (a *Asker) Query(ctx context.Context) *Query { return &Query{a, ctx, Patience} }
+func (a *Asker) Query(ctx context.Context) *Query { return &Query{a, ctx.Done(), ctx.Err, Patience} }
 
 // minPatience is what is left of it after many that have not answered.
 const minPatience = 10 * time.Millisecond
@@ -77,13 +78,11 @@ func (t *queried) Err() error { return t.err }
 
 func (t *queried) call(f func() error) {
 	q := t.q
-	ctx, cancel := context.WithTimeout(q.ctx, q.patience)
-	defer cancel()
-	_, err := q.a.calls.do(ctx, callKey{t.id, true}, nil, func() (dispatch.Answer, error) { return dispatch.Answer{}, f() })
+	_, err := q.a.calls.do(q.done, q.patience, callKey{t.id, true}, nil, func() (dispatch.Answer, error) { return dispatch.Answer{}, f() })
 	switch {
 	case err == nil:
-	case q.ctx.Err() != nil:
-		t.err = q.ctx.Err()
+	case q.ended() != nil:
+		t.err = q.ended()
 	default:
 		if errors.Is(err, dispatch.ErrSlow) {
 			q.patience = Impatient(q.patience)
