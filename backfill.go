@@ -21,12 +21,15 @@ const (
 // left alone. Ticks that come meanwhile go before those that are backfilled. It returns
 // the number of ticks.
 //
-// Errors: [ErrNotFound]; [ErrInvalid] for an interval, which has no ticks but those it
+// Errors: [ErrNotFound]; [ErrInvalid] for an empty range, for an interval, which has no ticks but those it
 // had, and for more than 100,000 ticks, or so many scattered ones that they make more
 // than 1,024 spans; [ErrTriggerUnavailable]; those of every call.
 func (s *Scheduler) Backfill(ctx context.Context, id string, from, to time.Time, pace time.Duration) (int, error) {
 	if pace < 0 {
 		return 0, fmt.Errorf("scheduler: backfill %q: pace %v: %w", id, pace, ErrInvalid)
+	}
+	if !from.Before(to) {
+		return 0, fmt.Errorf("scheduler: backfill %q: no time is between %v and %v: %w", id, from, to, ErrInvalid)
 	}
 	for {
 		b, n, err := s.backfill(ctx, id, nanos(from), nanos(to))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 	"time"
 
@@ -22,8 +21,8 @@ type Load struct {
 	Schedules int // that have any of them
 }
 
-// maxForecast bounds the window of a forecast, in minutes.
-const maxForecast = 35 * 24 * 60
+// maxForecast bounds the window of a forecast.
+const maxForecast = 35 * 24 * time.Hour
 
 // Forecast returns the ticks of all schedules that are not paused, by the minute from
 // the one of from on and before to; minutes without a tick are left out. The window is
@@ -32,14 +31,14 @@ const maxForecast = 35 * 24 * 60
 // Errors: [ErrInvalid], that of ctx. With [ErrTriggerUnavailable] it returns what there is
 // without schedules whose Go triggers are not on this node or do not answer, to the end.
 func (s *Scheduler) Forecast(ctx context.Context, from, to time.Time) ([]Load, error) {
-	from = from.Truncate(time.Minute)
-	minutes := int(min(to.Sub(from)+time.Minute-1, math.MaxInt64/2) / time.Minute)
 	if err := cmp.Or(checkTime(from), checkTime(to)); err != nil {
 		return nil, err
 	}
-	if minutes < 1 || minutes > maxForecast {
+	if window := to.Sub(from); window <= 0 || window > maxForecast {
 		return nil, fmt.Errorf("scheduler: forecast from %v to %v: want a window up to 35 days: %w", from, to, ErrInvalid)
 	}
+	from = from.Truncate(time.Minute)
+	minutes := int((to.Sub(from) + time.Minute - 1) / time.Minute)
 	all, err := s.meanings(ctx)
 	if err != nil {
 		return nil, err

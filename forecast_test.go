@@ -31,6 +31,10 @@ func TestForecast(t *testing.T) {
 		if loads, err := s.Forecast(t.Context(), epoch.Add(61*time.Minute), epoch.Add(119*time.Minute)); err != nil || len(loads) != 1 {
 			t.Errorf("a window in between: %v, %v", loads, err)
 		}
+		off := epoch.Add(39 * time.Second)
+		if _, err := s.Forecast(t.Context(), off, off.Add(35*24*time.Hour)); err != nil {
+			t.Errorf("35 days from within a minute on: %v", err)
+		}
 		for _, to := range []time.Time{epoch, epoch.Add(-time.Hour), epoch.AddDate(1, 0, 0), {}} {
 			_, err := s.Forecast(t.Context(), epoch, to)
 			wantErr(t, fmt.Sprint("up to ", to), err, scheduler.ErrInvalid)

@@ -172,6 +172,8 @@ func TestBackfill(t *testing.T) {
 			s := start(t, scheduler.WithTasks("echo"))
 			mustSchedule(t, s, "interval", scheduler.Every(minute))
 			mustSchedule(t, s, "seconds", scheduler.Cron("* * * * * *"))
+			_, err := s.Backfill(t.Context(), "s", epoch, epoch, 0)
+			wantErr(t, "an empty range", err, scheduler.ErrInvalid)
 			for what, c := range map[string]struct {
 				id   string
 				from time.Time
