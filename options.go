@@ -51,7 +51,8 @@ type config struct {
 	schedules    []*scheduleDef
 	triggers     map[string]TriggerFunc
 	scheduleFile string
-	bases        map[string]*settings // the defaults of the tasks that have handlers here
+	bases        map[string]*settings                // the defaults of the tasks that have handlers here
+	decodes      map[string]func(input []byte) error // whether their handlers can read an input
 	app          string
 	generation   uint64
 	slots        int
@@ -91,6 +92,7 @@ func newConfig(opts []Option) (*config, error) {
 	c := &config{
 		handlers:     make(map[string]worker.Handler),
 		bases:        make(map[string]*settings),
+		decodes:      make(map[string]func([]byte) error),
 		queues:       make(map[string]store.Queue),
 		slots:        4 * runtime.GOMAXPROCS(0),
 		maxPayload:   DefaultMaxPayload,
@@ -179,7 +181,7 @@ func WithHandler[In, Out any](task Task[In, Out], f func(ctx context.Context, in
 			c.fault(fmt.Errorf("scheduler: handler of task %q is nil: %w", task.name, ErrInvalid))
 			return
 		}
-		c.addHandler(task.name, task.base, handler(f))
+		c.addHandler(task.name, task.base, handler(f), decodes[In])
 	})
 }
 
@@ -191,7 +193,7 @@ func WithFunc[In any](task Task[In, None], f func(ctx context.Context, in In) er
 	return WithHandler(task, func(ctx context.Context, in In) (None, error) { return None{}, f(ctx, in) })
 }
 
-func (c *config) addHandler(name string, base *settings, h worker.Handler) {
+func (c *config) addHandler(name string, base *settings, h worker.Handler, decodes func(input []byte) error) {
 	switch {
 	case base == nil:
 		c.fault(fmt.Errorf("scheduler: handler of a zero Task: %w", ErrInvalid))
@@ -202,6 +204,7 @@ func (c *config) addHandler(name string, base *settings, h worker.Handler) {
 	default:
 		c.handlers[name] = h
 		c.bases[name] = base
+		c.decodes[name] = decodes
 	}
 }
 

@@ -515,5 +515,10 @@ func (s *Scheduler) fileCall(e *schedfile.Schedule) (Call, error) {
 	if c.err = c.settings.err; c.err != nil {
 		return c, &schedfile.Error{Pos: e.At("task"), Err: c.err}
 	}
+	if decodes := s.cfg.decodes[e.Task]; decodes != nil {
+		if err := decodes(c.input); err != nil {
+			return c, &schedfile.Error{Pos: e.At("input"), Err: fmt.Errorf("input of task %q: %w: %w", e.Task, ErrInvalid, err)}
+		}
+	}
 	return c, nil
 }

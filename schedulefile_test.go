@@ -74,6 +74,7 @@ func TestWithScheduleFile(t *testing.T) {
 			dailyA + "  - {id: c, cron: '@daily', task: echo, zone: Atlantis/Town}\n":               "schedules.yaml:3:47: scheduler: invalid: ",
 			dailyA + "  - {id: c, cron: '@daily', task: echo, catch_up: none, catch_up_count: 1}\n": "schedules.yaml:3:51: catch-up count 1",
 			dailyA + "  - {id: c, cron: '@daily', task: echo, timeout: 1s, priority: urgent}\n":     `schedules.yaml:3:64: priority "urgent"`,
+			dailyA + "  - {id: c, cron: '@daily', task: echo, input: {n: 1}}\n":                     `schedules.yaml:3:48: input of task "echo"`,
 			dailyA + "  - {id: c, cron: '@daily', task: echo, dst: sometimes}\n":                    `schedules.yaml:3:46: policy "sometimes"`,
 		} {
 			change(text)

@@ -200,6 +200,12 @@ func (f Future[Out]) Cancel(ctx context.Context) error {
 	return f.client.Cancel(ctx, f.id)
 }
 
+// decodes reports why an input cannot be read as an In.
+func decodes[In any](input []byte) error {
+	var in In
+	return json.Unmarshal(input, &in)
+}
+
 // handler makes a worker's handler of a typed one.
 func handler[In, Out any](f func(context.Context, In) (Out, error)) worker.Handler {
 	return func(ctx context.Context, x *worker.Execution) ([]byte, error) {
