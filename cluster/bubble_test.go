@@ -469,6 +469,7 @@ func TestBubble_reads_on_a_follower_show_its_own_writes(t *testing.T) {
 // again, parks the node. What raft had begun by then is gone: the bubble would tell.
 func TestNode_a_start_of_raft_that_fails_leaves_nothing_behind(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *world) {
+		t.Helper()
 		cfg := cluster.Config{Join: []string{"a:1"}, Bind: "d:1", Network: c.net.Host("d")}
 		setup := cluster.Setup{ID: "d", Storage: memstore.New(memstore.Options{}), Cluster: &cfg}
 		f := faulty(&setup)
