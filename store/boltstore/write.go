@@ -159,20 +159,32 @@ func putAll[K comparable, R any, P interface {
 // ticks writes the ledger rows in the order of their keys. Of rows with one key
 // the last one decided stays.
 func (w *writer) ticks(f *store.Flush) error {
-	rows := make([]*store.TickRow, len(f.Ticks))
-	for i := range f.Ticks {
-		rows[i] = &f.Ticks[i]
+	order := make([]int, len(f.Ticks))
+	for i := range order {
+		order[i] = i
 	}
-	slices.SortStableFunc(rows, func(a, b *store.TickRow) int {
-		return cmp.Or(
-			cmp.Compare(a.Segment.Time, b.Segment.Time), cmp.Compare(a.Segment.Part, b.Segment.Part),
-			cmp.Compare(a.Tick.Schedule, b.Tick.Schedule), cmp.Compare(a.Tick.To, b.Tick.To),
-		)
+	slices.SortFunc(order, func(i, j int) int {
+		a, b := &f.Ticks[i], &f.Ticks[j]
+		switch {
+		case a.Segment != b.Segment:
+			return cmp.Or(cmp.Compare(a.Segment.Time, b.Segment.Time), cmp.Compare(a.Segment.Part, b.Segment.Part))
+		case a.Tick.Schedule != b.Tick.Schedule:
+			return cmp.Compare(a.Tick.Schedule, b.Tick.Schedule)
+		case a.Tick.To != b.Tick.To:
+			return cmp.Compare(a.Tick.To, b.Tick.To)
+		}
+		return i - j
 	})
-	for _, r := range rows {
-		t, err := w.table(segmentPath(r.Segment), appendFill)
-		if err != nil {
-			return err
+	var t *table
+	var segment store.SegmentKey // of t
+	for _, i := range order {
+		r := &f.Ticks[i]
+		if t == nil || r.Segment != segment {
+			var err error
+			if t, err = w.table(segmentPath(r.Segment), appendFill); err != nil {
+				return err
+			}
+			segment = r.Segment
 		}
 		key := tickKey(r.Tick.Schedule, r.Tick.To, r.Tick.Backfill)
 		row, err := w.rows.encode(key[:], &r.Tick)
