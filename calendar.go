@@ -126,6 +126,12 @@ func WithCalendar(name string, c Calendar) Option {
 
 // declareCalendars makes the calendars of the options that are not there.
 func (s *Scheduler) declareCalendars(ctx context.Context) error {
+	if len(s.cfg.calendars) == 0 {
+		return nil
+	}
+	if err := s.node.Confirmed(ctx); err != nil { // this node may lag behind what others have set
+		return callError(err)
+	}
 	for name, c := range s.cfg.calendars {
 		var there bool
 		s.node.View(func(st *store.State) { there = st.Calendar(name) != nil })

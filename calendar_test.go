@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,5 +50,30 @@ func TestWithCalendar(t *testing.T) {
 		_, err := scheduler.New(scheduler.WithCalendar("a", newYear), scheduler.WithCalendar("a", scheduler.Days("2000-01-01")))
 		wantErr(t, "a named one in a named one", err, scheduler.ErrInvalid)
 		wantErr(t, "one name twice", err, scheduler.ErrDuplicate)
+	})
+}
+
+// A schedule that has made all its runs makes no more, though a calendar that it
+// excludes is changed, or the node starts again.
+func TestSetCalendar_revives_no_schedule_that_is_over(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, runs := t.TempDir(), make(chan struct{}, 10)
+		up := func() *scheduler.Scheduler {
+			return start(t, scheduler.WithDataDir(dir), scheduler.WithCalendar("h", scheduler.Days("2031-01-01")),
+				scheduler.WithHandler(echo, func(_ context.Context, in string) (string, error) { runs <- struct{}{}; return in, nil }),
+				scheduler.WithSchedule("s", scheduler.Cron("@hourly", scheduler.Except(scheduler.NamedCalendar("h"))), echo.With(""), scheduler.MaxRuns(1)))
+		}
+		s := up()
+		time.Sleep(2 * time.Hour)
+		if err := s.SetCalendar(t.Context(), "h", scheduler.Days("2032-01-01")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		shutdown(t, s)
+		s = up()
+		time.Sleep(2 * time.Hour)
+		if got := schedule(t, s, "s").Next; !got.IsZero() || len(runs) != 1 {
+			t.Errorf("%d runs, next %v, want one, and none to come", len(runs), got)
+		}
 	})
 }

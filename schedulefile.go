@@ -63,7 +63,6 @@ const (
 
 	keyScheduleID = "schedule_id"
 	keyTrial      = "trial"
-	keyBack       = "back_to_version"
 )
 
 // followFiles applies the changes of the files of schedules until ctx ends. applied is

@@ -54,32 +54,24 @@ func Canary(t Trial) ScheduleOption {
 	})
 }
 
-// declareSchedule puts a definition that is declared again and again in force, unless it
-// was rolled back and nothing has changed since. One that is to be on trial first
-// ([Canary]) is put on trial once: not while it is, and not if it has been reverted and
-// nothing has changed since. A schedule that is new has none.
+// declareSchedule puts a definition that is declared again and again in force. One that
+// is to be on trial first ([Canary]) is put on trial once: not while it is, and not if it
+// has been reverted and nothing has changed since. A schedule that is new has none.
 func (s *Scheduler) declareSchedule(ctx context.Context, d *scheduleDef) error {
-	plain, sc := *d, d.record()
-	plain.canary = nil
-	var now *store.Schedule
-	s.node.View(func(st *store.State) { now = st.Schedule(d.id) })
-	if now == nil && d.canary == nil || now != nil && store.SameDefinition(now, &sc) {
+	if d.canary == nil {
 		return s.putSchedule(ctx, d)
 	}
+	plain := *d
+	plain.canary = nil
 	rows, err := s.versionRows(d.id)
-	switch {
+	switch sc := d.record(); {
 	case errors.Is(err, ErrNotFound):
 		return s.putSchedule(ctx, &plain)
 	case err != nil:
 		return err
 	case len(rows) > 0:
-		last := rows[len(rows)-1]
-		if d.canary != nil && strings.HasPrefix(last.Trial, store.Reverted) && store.SameDefinition(last.Schedule, &sc) {
+		if last := rows[len(rows)-1]; strings.HasPrefix(last.Trial, store.Reverted) && store.SameDefinition(last.Schedule, &sc) {
 			s.cfg.logger.Warn("schedule was on trial as it is declared, and was reverted", keyScheduleID, d.id, keyTrial, last.Trial)
-			return nil
-		}
-		if len(rows) > 1 && last.Back != 0 && store.SameDefinition(rows[len(rows)-2].Schedule, &sc) {
-			s.cfg.logger.Warn("schedule was rolled back from what is declared", keyScheduleID, d.id, keyBack, last.Back)
 			return nil
 		}
 	}
@@ -303,8 +295,8 @@ func between(from, until int64) (text string) {
 
 // RollbackSchedule makes a kept version's definition the schedule's newest version. As
 // with every change of a trigger, the next tick is counted from now. Of the options
-// [By] and [Note] count. A declaration, in code or in a file, of what it was rolled back
-// from changes nothing until another definition is declared.
+// [By] and [Note] count. A schedule that is declared, in code or in a file, is what it is
+// declared as when the application starts again: change that too.
 // Errors: [ErrNotFound]; [ErrConflict] if the schedule is changed at the same time.
 func (s *Scheduler) RollbackSchedule(ctx context.Context, id string, version int, opts ...ScheduleOption) error {
 	err := s.rollback(ctx, id, version, opts)
@@ -332,7 +324,7 @@ func (s *Scheduler) rollback(ctx context.Context, id string, version int, opts [
 		}
 		o.applySchedule(&d)
 	}
-	put := &store.PutSchedule{Schedule: *rows[at].Schedule, Author: d.author, Note: d.note, Back: uint64(version), Only: now.Version}
+	put := &store.PutSchedule{Schedule: *rows[at].Schedule, Author: d.author, Note: d.note, Only: now.Version}
 	put.Schedule.App, put.Schedule.Gen = now.App, now.Gen
 	return s.put(ctx, put, ask.Patience)
 }

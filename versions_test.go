@@ -146,32 +146,3 @@ func TestCanary(t *testing.T) {
 		}
 	})
 }
-
-// What was rolled back stays so when the application starts again, until it declares
-// something else.
-func TestRollback_outlives_a_restart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		var s *scheduler.Scheduler
-		declare := func(expr string, version int, next time.Time) {
-			t.Helper()
-			if s != nil {
-				shutdown(t, s)
-			}
-			s = start(t, scheduler.WithDataDir(dir), scheduler.WithTasks("echo"), scheduler.WithSchedule("s", scheduler.Cron(expr), echo.With("")))
-			if sc := schedule(t, s, "s"); sc.Version != version || !sc.Next.Equal(next) {
-				t.Errorf("%s is declared: version %d, next %v, want %d, %v", expr, sc.Version, sc.Next, version, next)
-			}
-		}
-		at := func(hour int) time.Time { return epoch.Add(time.Duration(hour) * time.Hour) }
-		declare("0 3 * * *", 1, at(3))
-		declare("0 4 * * *", 2, at(4))
-		if err := s.RollbackSchedule(t.Context(), "s", 1); err != nil {
-			t.Fatal(err)
-		}
-		declare("0 4 * * *", 3, at(3)) // what it was rolled back from
-		declare("0 3 * * *", 3, at(3))
-		declare("0 5 * * *", 4, at(5))
-		declare("0 4 * * *", 5, at(4))
-	})
-}

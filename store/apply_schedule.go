@@ -54,7 +54,7 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 	}
 	n.ChangedAt = s.meta.Wall
 	s.keepVersion(&ScheduleVersion{
-		Number: n.Number, Version: n.Version, At: s.meta.Wall, Author: p.Author, Note: p.Note, Back: p.Back, Schedule: n.definition(),
+		Number: n.Number, Version: n.Version, At: s.meta.Wall, Author: p.Author, Note: p.Note, Schedule: n.definition(),
 	})
 	s.set(&n)
 	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})

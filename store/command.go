@@ -188,8 +188,7 @@ type PutSchedule struct {
 	Next     int64    `msg:"x,omitempty"` // the first tick after the stamped time
 	Author   string   `msg:"u,omitempty"`
 	Note     string   `msg:"n,omitempty"`
-	Back     uint64   `msg:"bk,omitempty"` // the version that this is the definition of once more; 0 if it is not rolled back
-	Only     uint64   `msg:"o,omitempty"`  // refused unless the schedule is of this version; 0 = whatever it is
+	Only     uint64   `msg:"o,omitempty"` // refused unless the schedule is of this version; 0 = whatever it is
 
 	// Canary, if it is set, puts what the schedule runs on trial instead: its Share,
 	// Allowed, MaxTook and Need count. Nothing else may change.

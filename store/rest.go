@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"iter"
+	"slices"
 )
 
 // A cell holds a schedule: its record or, while nothing happens to it, what that is
@@ -70,13 +71,15 @@ func (p *packer) rested(sc *Schedule) *cell {
 }
 
 // idle reports whether nothing is about to happen to the schedule at the clocks of m.
-// One whose trigger has to be asked may be asked at any time.
+// One whose trigger has to be asked may be asked at any time, and what an iCalendar file
+// means is kept by where its bytes are.
 func (sc *Schedule) idle(m *Meta) bool {
 	now := m.Elapsed
 	if sc.Trigger.TickClock() == Wall {
 		now = m.Wall
 	}
 	return len(sc.Live) == 0 && len(sc.Waiting) == 0 && sc.Canary == nil && sc.Trigger.Kind != TriggerCustom &&
+		!slices.ContainsFunc(sc.Trigger.Except, func(x Exclusion) bool { return len(x.ICS) > 0 }) &&
 		(sc.Paused || sc.Next == 0 || sc.Next-now > restAhead)
 }
 

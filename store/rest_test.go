@@ -69,9 +69,11 @@ func TestSchedule_does_not_rest(t *testing.T) {
 		next      func(m *machine) int64
 		before    func(m *machine)
 		meanwhile func(m *machine)
+		except    []store.Exclusion
 		rests     bool
 	}{
 		"far from its tick": {next: far, rests: true},
+		"with an iCalendar": {next: far, except: []store.Exclusion{{ICS: []byte("BEGIN:VCALENDAR")}}},
 		"near its tick":     {next: func(m *machine) int64 { return m.wall + 1e9 }},
 		"paused near it":    {next: func(m *machine) int64 { return m.wall + 1e9 }, before: func(m *machine) { m.ok(pause) }, rests: true},
 		"with a live run":   {next: far, before: func(m *machine) { m.fire(m.wall+minute, m.wall+2*minute) }},
@@ -82,7 +84,11 @@ func TestSchedule_does_not_rest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
-			m.ok(put(0, c.next(m)))
+			first := put(0, c.next(m))
+			if c.except != nil {
+				first.Schedule.Schedule.Trigger.Except = c.except
+			}
+			m.ok(first)
 			if c.before != nil {
 				c.before(m)
 			}

@@ -222,7 +222,6 @@ type ScheduleVersion struct {
 	Author   string    `msg:"u,omitempty"`
 	Note     string    `msg:"n,omitempty"`
 	Trial    string    `msg:"t,omitempty"` // how its trial ended
-	Back     uint64    `msg:"k,omitempty"` // the version that it has the definition of once more; 0 if it was not rolled back
 	Schedule *Schedule `msg:"s"`           // its definition alone
 }
 

@@ -1781,8 +1781,8 @@ func (z *Schedule) Msgsize() (s int) {
 func (z *ScheduleVersion) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(8)
-	var zb0001Mask uint8 /* 8 bits */
+	zb0001Len := uint32(7)
+	var zb0001Mask uint8 /* 7 bits */
 	_ = zb0001Mask
 	if z.Author == "" {
 		zb0001Len--
@@ -1795,10 +1795,6 @@ func (z *ScheduleVersion) MarshalMsg(b []byte) (o []byte, err error) {
 	if z.Trial == "" {
 		zb0001Len--
 		zb0001Mask |= 0x20
-	}
-	if z.Back == 0 {
-		zb0001Len--
-		zb0001Mask |= 0x40
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -1828,11 +1824,6 @@ func (z *ScheduleVersion) MarshalMsg(b []byte) (o []byte, err error) {
 			// string "t"
 			o = append(o, 0xa1, 0x74)
 			o = msgp.AppendString(o, z.Trial)
-		}
-		if (zb0001Mask & 0x40) == 0 { // if not omitted
-			// string "k"
-			o = append(o, 0xa1, 0x6b)
-			o = msgp.AppendUint64(o, z.Back)
 		}
 		// string "s"
 		o = append(o, 0xa1, 0x73)
@@ -1903,12 +1894,6 @@ func (z *ScheduleVersion) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Trial")
 				return
 			}
-		case "k":
-			z.Back, bts, err = msgp.ReadUint64Bytes(bts)
-			if err != nil {
-				err = msgp.WrapError(err, "Back")
-				return
-			}
 		case "s":
 			if msgp.IsNil(bts) {
 				bts, err = msgp.ReadNilBytes(bts)
@@ -1940,7 +1925,7 @@ func (z *ScheduleVersion) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *ScheduleVersion) Msgsize() (s int) {
-	s = 1 + 2 + msgp.Uint64Size + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Author) + 2 + msgp.StringPrefixSize + len(z.Note) + 2 + msgp.StringPrefixSize + len(z.Trial) + 2 + msgp.Uint64Size + 2
+	s = 1 + 2 + msgp.Uint64Size + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Author) + 2 + msgp.StringPrefixSize + len(z.Note) + 2 + msgp.StringPrefixSize + len(z.Trial) + 2
 	if z.Schedule == nil {
 		s += msgp.NilSize
 	} else {

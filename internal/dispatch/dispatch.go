@@ -225,8 +225,10 @@ func (d *Dispatcher) Lead(st *store.State, leading bool) {
 		d.assignAgain(st, session)
 	}
 	d.armAll(st, elapsed)
-	for _, c := range st.Calendars() { // the leader before may not have come to it
-		d.calendarSet(st, c.Name)
+	for _, c := range st.Calendars() {
+		if c.Changed > st.Meta().Wall-justNow { // the leader before may not have come to it
+			d.calendarSet(st, c.Name)
+		}
 	}
 	for ses := range st.Sessions() {
 		if ses.Ended {

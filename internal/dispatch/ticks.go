@@ -347,6 +347,10 @@ func (p *preparation) countAnew() {
 	}
 }
 
+// justNow is for how long before the last entry of an earlier leader a calendar may have
+// been changed that it did not come to heed: far more than there is between two entries.
+const justNow = int64(10 * time.Minute)
+
 // fellAway reports whether the armed tick of sc, which is due, is none any more, and no
 // other is due in its place: a calendar was changed before its time, and whoever led
 // then has not come to arm the next one.
