@@ -103,7 +103,8 @@ func (l *life) begin() {
 	case l.dead.Load():
 	case err != nil:
 		l.world.rec.say(l.node.id, "start: %v", err)
-		if !errors.Is(err, ErrIO) && !errors.Is(err, ErrFull) && l.ctx.Err() == nil {
+		disk := errors.Is(err, ErrIO) || errors.Is(err, ErrFull) || errors.Is(err, cluster.ErrStorage) // the last is of the leader's too
+		if !disk && l.ctx.Err() == nil {
 			l.world.rec.wrong(l.node.id, "start: %v", err)
 		}
 	default:
