@@ -212,10 +212,12 @@ func (l *ledger) gaps(p Plan, b *Breaches) {
 	if sc := l.schedule; sc != nil {
 		for _, w := range sc.Waiting { // at the end
 			if w.Kind != store.WaitManual {
-				rows = append(rows, row{Tick: store.Tick{From: w.From, To: w.To}})
+				rows = append(rows, row{Tick: store.Tick{From: w.From, To: w.To, Backfill: w.Kind == store.WaitBackfill}})
 			}
 		}
 	}
+	// What was backfilled of before the schedule was made need not reach up to it.
+	rows = slices.DeleteFunc(rows, func(r row) bool { return r.Backfill && r.To < l.armed })
 	if len(rows) == 0 {
 		return
 	}
