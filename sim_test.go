@@ -201,17 +201,22 @@ func TestSim_for_long(t *testing.T) {
 	if os.Getenv("ESCAPEMENT_SEED") != "" {
 		seed = seeds(t, 1)[0]
 	}
+	settled := os.Getenv("ESCAPEMENT_SIM_SETTLED") != ""
+	if settled {
+		t.Log("left out: lost answers, installed copies, members that come and go; see CONTRIBUTING.md")
+	}
 	for ; time.Since(began) < time.Duration(minutes)*time.Minute; seed++ {
-		for _, o := range []sim.Options{
+		all := []sim.Options{
 			{Seed: seed},
 			{Seed: seed, Nodes: 3, Pace: time.Second},
 			givenUp(seed),
-			lostAnswers(seed),
-			leftBehind(seed),
-			comeAndGo(seed),
 			fallingLeaders(seed, 2*time.Minute),
 			{Seed: seed, Nodes: 5, Pace: 2 * time.Second},
-		} {
+		}
+		if !settled {
+			all = append(all, lostAnswers(seed), leftBehind(seed), comeAndGo(seed))
+		}
+		for _, o := range all {
 			if simulate(t, o); t.Failed() {
 				return // what was found is the end of the output
 			}
