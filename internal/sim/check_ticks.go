@@ -217,7 +217,7 @@ func (l *ledger) gaps(p Plan, b *Breaches) {
 		}
 	}
 	// What was backfilled of before the schedule was made need not reach up to it.
-	rows = slices.DeleteFunc(rows, func(r row) bool { return r.Backfill && r.To < l.armed })
+	rows = slices.DeleteFunc(rows, func(r row) bool { return (r.Backfill || l.id == filled) && r.To < l.armed })
 	if len(rows) == 0 {
 		return
 	}
