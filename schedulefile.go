@@ -298,9 +298,9 @@ func (set *fileSet) pruned(all iter.Seq[*store.Schedule], inCode []*scheduleDef)
 
 // pruneSchedules deletes the schedules that the files do not declare any more.
 func (s *Scheduler) pruneSchedules(ctx context.Context, set *fileSet) error {
-	var gone []string
-	s.node.View(func(st *store.State) { gone = set.pruned(st.Schedules(), s.cfg.schedules) })
-	for _, id := range gone {
+	var all iter.Seq[*store.Schedule]
+	s.node.View(func(st *store.State) { all = st.Schedules() })
+	for _, id := range set.pruned(all, s.cfg.schedules) {
 		err := s.call(ctx, store.Command{Kind: store.KindDeleteSchedule, Delete: &store.DeleteSchedule{ID: id}})
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return fmt.Errorf("delete schedule %q: %w", id, err)

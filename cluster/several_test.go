@@ -405,7 +405,11 @@ func TestReady_of_a_follower_waits_for_its_state(t *testing.T) {
 			}
 		},
 	})
-	<-reached
+	select {
+	case <-reached:
+	case <-deadline(t).Done():
+		t.Fatal("the last entry does not come")
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := n.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) {

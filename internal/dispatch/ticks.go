@@ -355,13 +355,16 @@ const justNow = int64(10 * time.Minute)
 // other is due in its place: a calendar was changed before its time, and whoever led
 // then has not come to arm the next one.
 func (p *preparation) fellAway(sc *store.Schedule) bool {
+	if p.d.asks(sc) {
+		return false // its trigger alone could say
+	}
 	for i := range sc.Trigger.Except {
 		if c := p.st.Calendar(sc.Trigger.Except[i].Calendar); c != nil && c.Changed >= sc.Next {
 			return false // it came before the change
 		}
 	}
 	rule, err := p.d.rule(p.st, sc)
-	if err != nil || p.d.asks(sc) || rule.Next(sc.Next-1) == sc.Next {
+	if err != nil || rule.Next(sc.Next-1) == sc.Next {
 		return false
 	}
 	next := nextUndecided(rule, sc, sc.Next)
