@@ -18,7 +18,8 @@ type Expr struct {
 	cal     calendar
 }
 
-// MaxLength is the length in bytes past which an expression is refused unread.
+// MaxLength is the length in bytes past which an expression is refused unread, and
+// after reading if its canonical text ([Expr.String]) is longer.
 const MaxLength = 1024
 
 // Parse reads expr in the Standard dialect, in UTC, with the RunOnce policy, or as

@@ -57,7 +57,7 @@ type Kind string
 // The kinds.
 const (
 	KindEmpty            Kind = "empty"             // nothing but blanks
-	KindTooLong          Kind = "too_long"          // more than MaxLength bytes
+	KindTooLong          Kind = "too_long"          // more than MaxLength bytes, as it is or in canonical text
 	KindFieldCount       Kind = "field_count"       // too few or too many fields
 	KindBadChar          Kind = "bad_char"          // a character that has no place in any field
 	KindBadMacro         Kind = "bad_macro"         // unknown macro

@@ -56,6 +56,12 @@ func TestSyntaxError_Place(t *testing.T) {
 		{"TZ=UTC", cron.Standard, cron.FieldExpression, "", "nothing after", ""},
 		{"TZ= 0 9 * * *", cron.Standard, cron.FieldExpression, " 0 9", "without a zone", "CRON_TZ="},
 		{"TZ=UTC 0 9 * * *", cron.Plain, cron.FieldMinute, "=UTC", "character '='", "ZonePrefix"},
+		{"0 0 0 ? 1 SAT,SUNL", cron.Quartz, cron.FieldDayOfWeek, "SUNL", "L alone", "of their own"},
+		{"0 0 0 ? * 6L,2", cron.Quartz, cron.FieldDayOfWeek, "6L,2", "L alone", "of their own"},
+		{"0 0 0 ? * 2,JUL", cron.Quartz, cron.FieldDayOfWeek, "JU", "no name", ""},
+		{"0 0 0 ? * 2,6#3", cron.Quartz, cron.FieldDayOfWeek, "6#3", "single #", "of their own"},
+		{"0 0 0 ? * 2/2", cron.Quartz &^ cron.NStep, cron.FieldDayOfWeek, "/2", "single value", "MON-SAT/2"},
+		{"0 9 * * " + strings.Repeat("1,", 300) + "1", cron.Standard, cron.FieldExpression, "0 9", "1211 bytes with its weekdays by name", ""},
 		{strings.Repeat("1,", 600) + "1 * * * *", cron.Standard, cron.FieldExpression, "1,", "1209 bytes", ""},
 	} {
 		_, err := cron.Parse(c.expr, cron.WithDialect(c.dialect), cron.WithHashKey("k"))

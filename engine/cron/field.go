@@ -193,7 +193,7 @@ func (p *parser) step(w word, n Node) (int, bool) {
 	if b, single := n.(Value); single && !p.dialect.Has(NStep) {
 		_, hi := p.field.bounds()
 		return 0, p.fail(KindBadStep, w.pos-1, "step on a single value",
-			fmt.Sprintf("did you mean %d-%d/%d?", b.N, hi, v))
+			fmt.Sprintf("did you mean %s?", p.field.text(p.dialect, Step{Range{b.N, hi}, v})))
 	}
 	return v, true
 }

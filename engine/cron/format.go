@@ -2,7 +2,6 @@ package cron
 
 import (
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -11,8 +10,12 @@ import (
 // options it is the same schedule and has the same text.
 func (e *Expr) String() string {
 	a := e.AST()
-	p := printer{dialect: e.opts.Dialect}
-	p.ast(&a)
+	return a.text(e.opts.Dialect)
+}
+
+func (a *AST) text(d Dialect) string {
+	p := printer{dialect: d}
+	p.ast(a)
 	return string(p.buf)
 }
 
@@ -104,7 +107,9 @@ func (p *printer) node(n Node) {
 	case Hash:
 		p.text("H")
 		if !n.Bare {
-			p.text("(" + p.number(n.From) + "-" + p.number(n.To) + ")")
+			p.text("(")
+			p.span(Range{n.From, n.To})
+			p.text(")")
 		}
 	}
 }
@@ -118,7 +123,8 @@ func (p *printer) value(n int) {
 	p.text(strconv.Itoa(n))
 }
 
-// span writes a range. The whole week from Sunday to Sunday has no spelling by name.
+// span writes a range. The whole week from Sunday to Sunday has no spelling by name;
+// Quartz, where 7 is Saturday, reads nothing as that.
 func (p *printer) span(r Range) {
 	if p.field == FieldDayOfWeek && r.From == 0 && r.To == 7 {
 		p.text("0-7")
@@ -127,14 +133,6 @@ func (p *printer) span(r Range) {
 	p.value(r.From)
 	p.text("-")
 	p.value(r.To)
-}
-
-// number is a number as it is written in the field, where a name will not do.
-func (p *printer) number(n int) string {
-	if p.field == FieldDayOfWeek && p.dialect.Has(quartzDays) {
-		n++
-	}
-	return strconv.Itoa(n)
 }
 
 func (p *printer) fromLast(before int) {
@@ -147,9 +145,9 @@ func (p *printer) fromLast(before int) {
 // dayName returns the name of three capitals.
 func dayName(w time.Weekday) string { return dayNames[3*w : 3*w+3] }
 
-// fieldText returns one field as String writes it.
-func (e *Expr) fieldText(f Field, n Node) string {
-	p := printer{dialect: e.opts.Dialect, field: f}
+// text returns one field as String writes it.
+func (f Field) text(d Dialect, n Node) string {
+	p := printer{dialect: d, field: f}
 	p.node(n)
-	return strings.TrimSpace(string(p.buf))
+	return string(p.buf)
 }

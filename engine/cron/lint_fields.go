@@ -15,7 +15,7 @@ func (l *linter) dayFields() {
 	if s.both || s.anyDOM || s.anyDOW {
 		return
 	}
-	dow := l.e.fieldText(FieldDayOfWeek, l.ast.DayOfWeek)
+	dow := FieldDayOfWeek.text(l.e.opts.Dialect, l.ast.DayOfWeek)
 	w := english{}
 	switch {
 	case s.dow == 1<<7-1 || s.dom == 1<<32-2:
@@ -23,7 +23,7 @@ func (l *linter) dayFields() {
 			"fires every day, since either day field is enough and one names all days; write * in it, or +%s for both at once", dow)
 	case s.dom == 0xfe && bits.OnesCount8(s.dow) == 1 && !s.hasNth:
 		l.add(Warning, RuleEitherDay, FieldDayOfWeek, nil,
-			"fires on days 1 to 7 and also %s, since either day field is enough; for the first one of the month write %s#1 and * as day of month", w.weekdays(s, ""), dow)
+			"fires on days 1 to 7 and also %s, since either day field is enough; for the first one of the month write %s#1 and * as day of month", w.weekdays(s, ""), dayName(time.Weekday(bits.TrailingZeros8(s.dow))))
 	default:
 		l.add(Warning, RuleEitherDay, FieldDayOfWeek, nil,
 			"fires %s and also %s, since either day field is enough; for both at once write +%s", w.monthDays(s, "the month"), w.weekdays(s, "the month"), dow)
@@ -113,7 +113,7 @@ func (l *linter) wrap(f Field, n Node) {
 		n = s.Of
 	}
 	if r, ok := n.(Range); ok && r.From > r.To {
-		l.add(Note, RuleWrap, f, nil, "%s runs through the end of the field", l.e.fieldText(f, r))
+		l.add(Note, RuleWrap, f, nil, "%s runs through the end of the field", f.text(l.e.opts.Dialect, r))
 	}
 }
 
@@ -137,7 +137,7 @@ func (l *linter) duplicates(f Field, n Node) {
 		seen |= m
 	}
 	if twice != 0 {
-		l.add(Note, RuleDuplicate, f, nil, "names %s more than once, which fires once", english{}.list(mapped(values(twice), func(v int) string { return l.e.fieldText(f, Value{v}) })))
+		l.add(Note, RuleDuplicate, f, nil, "names %s more than once, which fires once", english{}.list(mapped(values(twice), func(v int) string { return f.text(l.e.opts.Dialect, Value{v}) })))
 	}
 }
 

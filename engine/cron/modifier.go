@@ -87,7 +87,7 @@ func (p *parser) specialWeekday(w word, inList bool) (n Node, done, ok bool) {
 	case end == 'W':
 		return nil, true, p.fail(KindBadModifier, w.pos+len(w.text)-1, "W belongs in the day-of-month field", "for working days write MON-FRI")
 	case end == 'L':
-		n, ok = p.lastWeekday(word{w.text[:len(w.text)-1], w.pos})
+		n, ok = p.lastWeekday(word{w.text[:len(w.text)-1], w.pos}, inList)
 		return n, true, ok
 	}
 	return nil, false, false
@@ -96,7 +96,7 @@ func (p *parser) specialWeekday(w word, inList bool) (n Node, done, ok bool) {
 // nth reads day#n and day#L.
 func (p *parser) nth(w word, day, nth string, inList bool) (Node, bool) {
 	if p.dialect.Has(quartzDays) && inList {
-		return nil, p.fail(KindBadModifier, w.pos, "Quartz takes a single # item only", "")
+		return nil, p.fail(KindBadModifier, w.pos, "Quartz takes a single # item only", "give the others an expression of their own")
 	}
 	if day == "" || strings.ContainsAny(day, "-*/") {
 		return nil, p.fail(KindBadModifier, w.pos, "# takes one weekday", "write MON#2 for the second Monday")
@@ -120,10 +120,16 @@ func (p *parser) nth(w word, day, nth string, inList bool) (Node, bool) {
 }
 
 // lastWeekday reads the day of dayL.
-func (p *parser) lastWeekday(w word) (Node, bool) {
+func (p *parser) lastWeekday(w word, inList bool) (Node, bool) {
 	if strings.ContainsAny(w.text, "-*/") {
 		return nil, p.fail(KindBadModifier, w.pos, "L takes one weekday", "")
 	}
 	v, ok := p.value(w)
-	return NthWeekday{time.Weekday(v % 7), LastWeek}, ok
+	if !ok {
+		return nil, false
+	}
+	if p.dialect.Has(quartzDays) && inList {
+		return nil, p.fail(KindBadModifier, w.pos, "Quartz takes L alone, not with other weekdays", "give the others an expression of their own")
+	}
+	return NthWeekday{time.Weekday(v % 7), LastWeek}, true
 }

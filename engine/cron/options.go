@@ -59,7 +59,8 @@ const (
 	// expression that Plain accepts.
 	Standard = NStep | Wrap | Ext | Hashed | Every | ZonePrefix
 	// Quartz reads the expressions of the Java scheduler of that name: seconds
-	// first, weekdays 1-7 from Sunday, ? in exactly one day field, year optional.
+	// first, weekdays 1-7 from Sunday, ? in exactly one day field, year optional. A
+	// weekday with L or # is no item of a list.
 	Quartz = Seconds | OptionalYear | NStep | Wrap | Ext | quartzDays
 )
 

@@ -26,10 +26,23 @@ func parse(expr string, o Options) (ast AST, z *zone, err error) {
 		p.fail(KindTooLong, MaxLength, fmt.Sprintf("%d bytes, at most %d are read", len(expr), MaxLength), "")
 		return AST{}, nil, p.err
 	}
-	if !p.expression(&ast) {
+	if !p.expression(&ast) || !p.fits(&ast) {
 		return AST{}, nil, p.err
 	}
 	return ast, p.zone, nil
+}
+
+// fits checks that what String makes of the expression is not too long to be read
+// again: names of weekdays take more room than their numbers.
+func (p *parser) fits(ast *AST) bool {
+	if len(p.expr) < MaxLength/3 { // names at most double a text, a prefix and a duration add a few bytes
+		return true
+	}
+	if n := len(ast.text(p.dialect)); n > MaxLength {
+		p.field = FieldExpression
+		return p.fail(KindTooLong, 0, fmt.Sprintf("%d bytes with its weekdays by name, at most %d are read", n, MaxLength), "")
+	}
+	return true
 }
 
 // fail records what is wrong and returns false.
