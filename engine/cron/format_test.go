@@ -3,6 +3,7 @@ package cron_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,7 +103,7 @@ func fieldTexts(ends, more []string) (texts []string) {
 		}
 	}
 	for _, step := range []string{"/1", "/02", "/9999"} {
-		for _, item := range items[:len(items):len(items)] {
+		for _, item := range slices.Clone(items) {
 			items = append(items, item+step)
 		}
 	}
@@ -120,7 +121,7 @@ func fieldTexts(ends, more []string) (texts []string) {
 func subsets(flags ...cron.Dialect) []cron.Dialect {
 	all := []cron.Dialect{0}
 	for _, f := range flags {
-		for _, d := range all[:len(all):len(all)] {
+		for _, d := range slices.Clone(all) {
 			all = append(all, d|f)
 		}
 	}
