@@ -201,10 +201,6 @@ func TestSim_for_long(t *testing.T) {
 	if os.Getenv("ESCAPEMENT_SEED") != "" {
 		seed = seeds(t, 1)[0]
 	}
-	settled := os.Getenv("ESCAPEMENT_SIM_SETTLED") != ""
-	if settled {
-		t.Log("left out: members that come and go; see CONTRIBUTING.md")
-	}
 	for ; time.Since(began) < time.Duration(minutes)*time.Minute; seed++ {
 		all := []sim.Options{
 			{Seed: seed},
@@ -214,9 +210,7 @@ func TestSim_for_long(t *testing.T) {
 			leftBehind(seed),
 			fallingLeaders(seed, 2*time.Minute),
 			{Seed: seed, Nodes: 5, Pace: 2 * time.Second},
-		}
-		if !settled {
-			all = append(all, comeAndGo(seed))
+			comeAndGo(seed),
 		}
 		for _, o := range all {
 			if simulate(t, o); t.Failed() {

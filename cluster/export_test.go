@@ -31,6 +31,14 @@ func (n *Node) Install(body io.ReadCloser) error {
 	return (&fsm{n, n.inst.Load().guard}).Restore(body)
 }
 
+// Deliver gives the raft of a lone node what a peer might send, and returns the answer.
+func (n *Node) Deliver(command any, body io.Reader) (any, error) {
+	answer := make(chan raft.RPCResponse, 1)
+	n.inst.Load().trans.Transport.(*loopback).rpcs <- raft.RPC{Command: command, Reader: body, RespChan: answer}
+	a := <-answer
+	return a.Response, a.Error
+}
+
 // KeepFounders makes a log that of a node that founds a cluster.
 func KeepFounders(log LogStore, founders ...store.NodeRecord) error {
 	return (&Node{founders: founders}).keepFounders(log)

@@ -82,6 +82,45 @@ func TestNode_failing_storage_refuses_calls_until_it_works_again(t *testing.T) {
 	}
 }
 
+// A disk that hangs must not hold those who wait for a flush beyond their contexts,
+// neither the one for whom it was begun nor those behind him.
+func TestNode_a_flush_heeds_its_context(t *testing.T) {
+	s := newFaultyStorage()
+	bubble(t, cluster.Setup{Storage: s}, func(t *testing.T, n *cluster.Node) {
+		t.Helper()
+		if err := n.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		release := make(chan struct{})
+		s.onCommit(func(_ *store.Flush, commit func() error) error {
+			<-release
+			return commit()
+		})
+		if _, err := n.Propose(t.Context(), enqueue(1, 10)); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // before the flusher begins by itself
+		defer cancel()
+		answers := make(chan error, 3)
+		for range cap(answers) {
+			go func() { answers <- n.Flush(ctx) }()
+		}
+		for range cap(answers) {
+			if err := <-answers; !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("flush: got %v, want %v", err, context.DeadlineExceeded)
+			}
+		}
+		if took := time.Since(began); took != 500*time.Millisecond {
+			t.Errorf("they took %v, want 500ms", took)
+		}
+		close(release)
+		if err := n.Flush(t.Context()); err != nil {
+			t.Errorf("flush after the hang: %v", err)
+		}
+	})
+}
+
 func TestNode_holds_back_calls_while_storage_lags(t *testing.T) {
 	s := newFaultyStorage()
 	bubble(t, cluster.Setup{Storage: s, MaxUnflushed: 50, MaxWaiting: 3}, func(t *testing.T, n *cluster.Node) {

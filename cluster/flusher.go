@@ -148,6 +148,31 @@ func (f *flusher) due() time.Time {
 func (f *flusher) flush() error {
 	f.lock()
 	defer f.unlock()
+	return f.flushLocked()
+}
+
+// flushFor is flush for a caller who may go before a disk that hangs has done what
+// was begun for him.
+func (f *flusher) flushFor(ctx context.Context) error {
+	select {
+	case f.busy <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	done := make(chan error, 1) // 1: the result is taken even if nobody waits
+	go func() {                 // ends with the Commit; there is one at most, which has the lock
+		defer f.unlock()
+		done <- f.flushLocked()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (f *flusher) flushLocked() error {
 	f.takeLocked()
 	if f.pending != nil {
 		if err := f.commitLocked(); err != nil {
@@ -233,7 +258,7 @@ func (f *flusher) upTo(ctx context.Context, index uint64) error {
 		if err := f.node.parkedBy(); err != nil {
 			return err
 		}
-		if err := f.flush(); err != nil {
+		if err := f.flushFor(ctx); err != nil {
 			return err
 		}
 	}

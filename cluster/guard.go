@@ -20,6 +20,9 @@ import (
 //     without keeping it (no vote or entry of that term will be given, so nothing
 //     was promised) and gives no-ops for entries (the state machine applies
 //     nothing more, and the transport sends nothing).
+//   - No false end: raft goes on counting with the end that its log had before a
+//     copy of a leader's state took its place (issue 697). Where that was beyond
+//     the copy the guard latches too, so that raft begins anew.
 //   - Stall watch: it knows since when a write has been under way.
 type guard struct {
 	inner LogStore
@@ -35,9 +38,15 @@ type guard struct {
 	start   time.Time
 	cut     uint64 // up to where the log may go; the flusher's own
 	unread  error  // of reading an entry before opened; raft does not wrap it
+
+	expects atomic.Pointer[func(index uint64) bool] // whether raft counts on an entry; set once it runs
+	tail    atomic.Uint64                           // the last entry, beyond the copy that is being installed; 0 if none is
 }
 
 var errPoisoned = errors.New("cluster: log is latched after a failed write")
+
+// errTail ends an instance whose raft counts entries that are gone.
+var errTail = errors.New("cluster: a copy has taken the place of a longer log")
 
 func newGuard(inner LogStore, keep int64) (*guard, error) {
 	first, err := inner.FirstIndex()
@@ -54,12 +63,9 @@ func newGuard(inner LogStore, keep int64) (*guard, error) {
 	}, nil
 }
 
-// IsMonotonic reports whether the log takes no gap, so that raft empties it
-// before it goes on after an installed snapshot.
-func (g *guard) IsMonotonic() bool {
-	m, ok := g.inner.(raft.MonotonicLogStore)
-	return ok && m.IsMonotonic()
-}
+// IsMonotonic implements [raft.MonotonicLogStore]: raft is to empty the log before it
+// goes on after an installed copy, whether the log would take a gap or not.
+func (g *guard) IsMonotonic() bool { return true }
 
 // latch ends the life of this instance.
 func (g *guard) latch(err error) {
@@ -114,7 +120,30 @@ func (g *guard) StoreLog(log *raft.Log) error { return g.StoreLogs([]*raft.Log{l
 
 // DeleteRange implements [raft.LogStore].
 func (g *guard) DeleteRange(lo, hi uint64) error {
-	return g.write("truncate log", func() error { return g.inner.DeleteRange(lo, hi) })
+	err := g.write("truncate log", func() error { return g.inner.DeleteRange(lo, hi) })
+	if tail := g.tail.Load(); err == nil && tail != 0 && hi >= tail {
+		g.latch(errTail)
+	}
+	return err
+}
+
+// replaces tells that a copy up to index is about to take the place of the log.
+func (g *guard) replaces(index uint64) error {
+	last, err := g.inner.LastIndex()
+	if err != nil {
+		return fmt.Errorf("cluster: read last index of the log: %w", err)
+	}
+	if last > index {
+		g.tail.Store(last)
+	}
+	return g.SetUint64(installedKey, index)
+}
+
+// has reports whether the log has an entry, and with it all before it that any leader
+// of its term or a later one has.
+func (g *guard) has(index, term uint64) bool {
+	var l raft.Log
+	return !g.dead.Load() && g.inner.GetLog(index, &l) == nil && l.Index == index && l.Term == term
 }
 
 // Set implements [raft.StableStore]. raft saves the candidate it votes for here,
@@ -154,7 +183,7 @@ func (g *guard) GetLog(index uint64, log *raft.Log) error {
 	err := g.inner.GetLog(index, log)
 	if err == nil {
 		err = checkEntry(index, log)
-	} else if g.outside(index) {
+	} else if g.outside(index) && !g.expected(index) {
 		return raft.ErrLogNotFound
 	}
 	if err == nil {
@@ -179,6 +208,12 @@ func (g *guard) outside(index uint64) bool {
 	}
 	last, err := g.inner.LastIndex()
 	return err == nil && (index < first || index > last)
+}
+
+// expected reports whether raft would not bear that the log is without an entry.
+func (g *guard) expected(index uint64) bool {
+	expects := g.expects.Load()
+	return expects != nil && (*expects)(index)
 }
 
 // checkEntry refuses what raft would panic on, and a command that damage has
@@ -235,8 +270,8 @@ func (g *guard) check(index, term uint64) error {
 		return damaged("read last index of the log: %v", err)
 	}
 	if index > last {
-		if installed, err := g.inner.GetUint64(installedKey); err == nil && installed == index {
-			return nil
+		if g.installed(index) {
+			return g.empty(first, last)
 		}
 		return damaged("storage is at index %d, but the log ends at %d", index, last)
 	}
@@ -250,8 +285,29 @@ func (g *guard) check(index, term uint64) error {
 	if err := g.GetLog(index, &l); err != nil {
 		return err
 	}
+	if l.Term != term && g.installed(index) {
+		return g.empty(first, last)
+	}
 	if l.Term != term {
 		return damaged("entry %d has term %d in the log and %d in storage", index, l.Term, term)
+	}
+	return nil
+}
+
+// installed reports whether the last copy that took the place of the state, or was
+// about to, was up to index.
+func (g *guard) installed(index uint64) bool {
+	at, err := g.inner.GetUint64(installedKey)
+	return err == nil && at == index
+}
+
+// empty does what raft has not come to after it installed a copy.
+func (g *guard) empty(first, last uint64) error {
+	if last == 0 {
+		return nil
+	}
+	if err := g.inner.DeleteRange(first, last); err != nil {
+		return fmt.Errorf("cluster: empty log: %w", err)
 	}
 	return nil
 }

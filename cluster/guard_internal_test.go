@@ -205,3 +205,23 @@ func TestLogSize_cuts_what_is_too_much(t *testing.T) {
 		t.Errorf("cut of an empty log: got %d, want 0", got)
 	}
 }
+
+// Raft panics if it is told that an entry which it is to apply is not there.
+func TestGuard_latches_if_the_log_lacks_what_raft_counts_on(t *testing.T) {
+	g, err := newGuard(newMemLog(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.opened.Store(true)
+	expects := func(index uint64) bool { return index > 10 && index <= 20 }
+	g.expects.Store(&expects)
+	var l raft.Log
+	for _, i := range []uint64{10, 21} {
+		if err := g.GetLog(i, &l); !errors.Is(err, raft.ErrLogNotFound) || g.failed() != nil {
+			t.Errorf("entry %d: got %v with fault %v, want %v", i, err, g.failed(), raft.ErrLogNotFound)
+		}
+	}
+	if err := g.GetLog(11, &l); err != nil || l.Type != raft.LogNoop || !errors.Is(g.failed(), ErrDamaged) {
+		t.Errorf("entry 11: got %v, %v with fault %v, want a no-op and %v", l.Type, err, g.failed(), ErrDamaged)
+	}
+}

@@ -87,7 +87,7 @@ func (n *Node) start(log LogStore) (inst *instance, err error) {
 	if err := g.reaches(n.applied.Load(), at.index); err != nil {
 		return nil, err
 	}
-	trans := &transport{guard: g, lease: n.cfg.Lease}
+	trans := &transport{guard: g, lease: n.cfg.Lease, applied: n.applied.Load, done: make(chan struct{})}
 	defer func() { // raft panics on what it cannot read or write
 		if r := recover(); r != nil {
 			inst, err = nil, fmt.Errorf("%w: start raft: %v", ErrDamaged, r)
@@ -112,6 +112,8 @@ func (n *Node) start(log LogStore) (inst *instance, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster: start raft: %w", err)
 	}
+	expects := func(index uint64) bool { return index > n.applied.Load() && index <= r.LastIndex() }
+	g.expects.Store(&expects)
 	members := r.GetConfiguration().Configuration()
 	if err := n.fits(members); err != nil {
 		_ = r.Shutdown().Error() // it cannot fail

@@ -25,6 +25,8 @@ type snapshots struct {
 	file     string             // its body
 }
 
+var errOld = errors.New("cluster: the copy has nothing that is not here")
+
 const (
 	storageID  = "storage"
 	incomingID = "incoming"
@@ -132,13 +134,17 @@ func (k *sink) Write(b []byte) (int, error) {
 }
 
 // Close implements [raft.SnapshotSink]. Before a received snapshot can be
-// installed the log learns that Storage will be ahead of it.
+// installed the log learns that Storage will be ahead of it. It runs on raft's main
+// goroutine: nothing of the log or of what is applied changes meanwhile.
 func (k *sink) Close() error {
 	if k.body == nil {
 		return nil
 	}
 	if inst := k.to.node.inst.Load(); inst != nil {
-		if err := inst.guard.SetUint64(installedKey, k.meta.Index); err != nil {
+		if inst.trans.has(k.meta.Index, k.meta.Term) { // since it was let through
+			return errors.Join(errOld, k.Cancel())
+		}
+		if err := inst.guard.replaces(k.meta.Index); err != nil {
 			return errors.Join(err, k.Cancel())
 		}
 	}

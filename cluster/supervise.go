@@ -24,7 +24,8 @@ func (n *Node) supervise(inst *instance) {
 	for inst != nil {
 		n.serve(inst)
 		fault := inst.guard.failed()
-		if fault != nil {
+		renew := errors.Is(fault, errTail)
+		if fault != nil && !renew {
 			n.ailment.begin(&StorageError{fault})
 		}
 		n.standDown(n.why(inst))
@@ -32,12 +33,21 @@ func (n *Node) supervise(inst *instance) {
 			n.log.Error("log does not close", keyError, err)
 		}
 		inst = nil
-		if fault != nil && !n.ending() {
+		switch {
+		case fault == nil || n.ending():
+			return
+		case renew:
+			n.log.Debug("raft begins anew", keyError, fault)
+			inst = n.reopen()
+		default:
 			n.log.Error("log fails, it is opened anew once it can be written", keyError, fault)
 			if inst = n.reopen(); inst != nil {
+				n.log.Info("log works again")
 				n.ailment.end()
-				n.batcher.refuse(ErrNotLeader) // no longer for the log's sake
 			}
+		}
+		if inst != nil {
+			n.batcher.refuse(ErrNotLeader) // no longer for the log's sake
 		}
 	}
 }
@@ -64,7 +74,11 @@ func (n *Node) why(inst *instance) error {
 	if err := n.parkedBy(); err != nil {
 		return err
 	}
-	return &StorageError{inst.guard.failed()}
+	fault := inst.guard.failed()
+	if errors.Is(fault, errTail) {
+		return ErrNotLeader
+	}
+	return &StorageError{fault}
 }
 
 // serve follows the leadership of inst until it is over.
@@ -187,7 +201,6 @@ func (n *Node) reopen() *instance {
 		if err == nil {
 			var inst *instance
 			if inst, err = n.open(); err == nil {
-				n.log.Info("log works again")
 				return inst
 			}
 		}

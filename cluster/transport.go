@@ -19,13 +19,16 @@ import (
 //     has latched: the others then elect;
 //   - entries for a peer that cannot be reached wait until a heartbeat reaches it.
 //     Raft would try in ever longer intervals, in the end of 10 s, and for as long
-//     a peer that has come back would not count.
+//     a peer that has come back would not count;
+//   - a copy of the state that holds nothing new is not shown to raft, see inbound.
 //
 // RequestPreVote stays visible; a wrapper that hides it turns pre-votes off.
 type transport struct {
 	raft.Transport
-	guard *guard
-	lease time.Duration
+	guard   *guard
+	lease   time.Duration
+	applied func() uint64 // index of the state
+	done    chan struct{} // closed by Close
 
 	mu     sync.Mutex // guards both below
 	closed bool
@@ -139,7 +142,10 @@ func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args
 // Close implements [raft.WithClose].
 func (t *transport) Close() error {
 	t.mu.Lock()
-	t.closed = true
+	if !t.closed {
+		t.closed = true
+		close(t.done)
+	}
 	for id, back := range t.lost {
 		close(back)
 		delete(t.lost, id)

@@ -26,7 +26,7 @@ func (f *fickle) AppendEntries(raft.ServerID, raft.ServerAddress, *raft.AppendEn
 
 func newFickle() (*transport, *fickle) {
 	f := &fickle{Transport: newLoopback("a"), away: true}
-	return &transport{Transport: f, guard: new(guard), lease: time.Hour}, f
+	return &transport{Transport: f, guard: new(guard), lease: time.Hour, done: make(chan struct{})}, f
 }
 
 var (

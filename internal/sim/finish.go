@@ -27,10 +27,7 @@ func (w *world) finish(ctx context.Context, calm, end time.Time) {
 			w.rec.wrong(n.id, "is not up though nothing fails any more")
 			continue
 		}
-		if l.client != nil {
-			l.client()
-		}
-		l.clients.Wait()
+		w.dismiss(l)
 	}
 	if leader := w.leader(); leader == nil {
 		w.rec.wrong("", "nobody leads though nothing fails any more")

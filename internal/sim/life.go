@@ -167,6 +167,30 @@ func (w *world) unwind(l *life) {
 	})
 }
 
+// heed is how long a call may go on after its context has ended.
+const heed = time.Second
+
+// dismiss ends the clients of a process. Whatever fails, a call heeds its context.
+func (w *world) dismiss(l *life) {
+	if l.client != nil {
+		l.client()
+	}
+	gone := make(chan struct{})
+	go func() { // ends when the clients have
+		defer close(gone)
+		l.clients.Wait()
+	}()
+	select {
+	case <-gone:
+		return
+	case <-time.After(heed):
+	}
+	w.rec.wrong(l.node.id, "a call goes on %v after its context has ended", heed)
+	l.node.disk.Heal()
+	w.net.Heal()
+	<-gone
+}
+
 // shutdown ends the life in order and returns how long that took, and its error.
 func (w *world) shutdown(n *node, within time.Duration) (time.Duration, error) {
 	l := n.live
@@ -179,10 +203,7 @@ func (w *world) shutdown(n *node, within time.Duration) (time.Duration, error) {
 	began := time.Now()
 	err := l.s.Shutdown(ctx)
 	took := time.Since(began)
-	if l.client != nil {
-		l.client()
-	}
-	l.clients.Wait()
+	w.dismiss(l)
 	if err != nil {
 		w.rec.say(n.id, "shutdown: %v", err)
 	}

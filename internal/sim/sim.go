@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
+	"runtime/pprof"
 	"slices"
 	"sync"
 	"testing"
@@ -123,7 +125,9 @@ func Run(t *testing.T, o Options) Report {
 	o = o.withDefaults()
 	w := &world{o: o, leaders: make(map[uint64]string), struck: make(map[Fault]int)}
 	dog := time.AfterFunc(watchdog+(o.Faulty+o.Calm)/4, func() {
-		panic(fmt.Sprintf("sim: seed %d hangs\n%s", o.Seed, w.rec.timeline()))
+		fmt.Fprintf(os.Stderr, "timeline of seed %d:\n%s\n", o.Seed, w.rec.timeline())
+		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2) // where it hangs
+		panic(fmt.Sprintf("sim: seed %d hangs", o.Seed))
 	})
 	defer dog.Stop()
 	began := time.Now()
