@@ -59,7 +59,7 @@ func (f *follower) header() raft.RPCHeader {
 func (f *follower) append(prev, prevTerm uint64, n int, commit uint64) {
 	f.t.Helper()
 	req := &raft.AppendEntriesRequest{
-		RPCHeader: f.header(), Term: f.term, Leader: []byte("two"), PrevLogEntry: prev, PrevLogTerm: prevTerm, LeaderCommitIndex: commit,
+		RPCHeader: f.header(), Term: f.term, PrevLogEntry: prev, PrevLogTerm: prevTerm, LeaderCommitIndex: commit,
 	}
 	for i := range n {
 		req.Entries = append(req.Entries, &raft.Log{Index: prev + 1 + uint64(i), Term: f.term, Type: raft.LogNoop})
@@ -75,7 +75,7 @@ func (f *follower) copied(meta *raft.SnapshotMeta, body []byte) {
 	f.t.Helper()
 	from := bytes.NewReader(body)
 	a, err := f.Deliver(&raft.InstallSnapshotRequest{
-		RPCHeader: f.header(), SnapshotVersion: meta.Version, Term: f.term, Leader: []byte("two"), Size: int64(len(body)),
+		RPCHeader: f.header(), SnapshotVersion: meta.Version, Term: f.term , Size: int64(len(body)),
 		LastLogIndex: meta.Index, LastLogTerm: meta.Term, ConfigurationIndex: meta.ConfigurationIndex,
 		Configuration: raft.EncodeConfiguration(meta.Configuration),
 	}, from)
