@@ -74,7 +74,6 @@ func storageError(err error) error {
 		{boltstore.ErrCorrupt, ErrCorrupt},
 		{cluster.ErrFolderInUse, ErrInUse},
 		{cluster.ErrDamaged, ErrCorrupt},
-		{cluster.ErrNotMember, ErrCorrupt}, // the folder's files are not of one node
 		{store.ErrFormat, ErrCorrupt},
 	} {
 		if errors.Is(err, known.is) {

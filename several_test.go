@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,6 +71,17 @@ func startSeveral(t *testing.T, opts func(id string) []scheduler.Option) *severa
 }
 
 func (c *several) start(p cluster.Peer) *scheduler.Scheduler {
+	s := c.make(p)
+	if s == nil {
+		return nil
+	}
+	if err := s.Start(within(c.t)); err != nil {
+		c.t.Errorf("start %s: %v", p.ID, err)
+	}
+	return s
+}
+
+func (c *several) make(p cluster.Peer) *scheduler.Scheduler {
 	s, err := scheduler.New(append(c.opts(p.ID),
 		scheduler.WithDataDir(c.dirs[p.ID]),
 		scheduler.WithCluster(cluster.Config{
@@ -79,9 +91,6 @@ func (c *several) start(p cluster.Peer) *scheduler.Scheduler {
 	if err != nil {
 		c.t.Errorf("new %s: %v", p.ID, err)
 		return nil
-	}
-	if err := s.Start(within(c.t)); err != nil {
-		c.t.Errorf("start %s: %v", p.ID, err)
 	}
 	return s
 }
@@ -454,12 +463,16 @@ func TestSeveral_a_removed_node_comes_back_with_an_empty_folder(t *testing.T) {
 		t.Errorf("removed twice: %v", err)
 	}
 	c.stop(id)
-	c.dirs[id] = t.TempDir()
-	for _, p := range c.peers {
-		if p.ID == id {
-			c.nodes[id] = c.start(p)
-		}
+	peer := c.peers[slices.IndexFunc(c.peers, func(p cluster.Peer) bool { return p.ID == id })]
+	again := c.make(peer)
+	if err := again.Start(ctx); !errors.Is(err, cluster.ErrNotMember) || errors.Is(err, scheduler.ErrCorrupt) {
+		t.Errorf("start with the old folder: got %v, want %v", err, cluster.ErrNotMember)
 	}
+	if err := again.Shutdown(ctx); err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+	c.dirs[id] = t.TempDir()
+	c.nodes[id] = c.start(peer)
 	f, err := square.Enqueue(ctx, c.nodes[id], 9)
 	if err != nil {
 		t.Fatal(err)

@@ -136,6 +136,8 @@ func (n *Node) fits(members raft.Configuration) error {
 	switch {
 	case n.links != nil && len(members.Servers) == 0: // they will come from a leader
 		return nil
+	case n.links == nil && !isMember(members, n.cfg.ID):
+		return damaged("the files are not of one node: %q is not among %v", n.cfg.ID, members.Servers)
 	case !isMember(members, n.cfg.ID):
 		return fmt.Errorf("%w: %q is not among %v", ErrNotMember, n.cfg.ID, members.Servers)
 	case n.links == nil && len(members.Servers) > 1:

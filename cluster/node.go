@@ -91,7 +91,7 @@ type Node struct {
 // not wait for a leader, see [Node.Ready]. ctx bounds the opening alone.
 //
 // After an error the Storage is still the caller's.
-// Errors: [ErrFolderInUse], [ErrDamaged], [ErrNotMember].
+// Errors: [ErrFolderInUse], [ErrDamaged], and [ErrNotMember] of a node of several.
 func Open(ctx context.Context, cfg Setup) (*Node, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

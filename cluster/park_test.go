@@ -183,7 +183,7 @@ func TestOpen_refuses_the_folder_of_another_node(t *testing.T) {
 	log := preloaded(t, s, 3)
 	cfg := cluster.Setup{ID: "two", Storage: s}
 	cluster.WrapLog(&cfg, func(cluster.LogStore) cluster.LogStore { return log })
-	if _, err := cluster.Open(t.Context(), cfg); !errors.Is(err, cluster.ErrNotMember) {
-		t.Errorf("open: got %v, want %v", err, cluster.ErrNotMember)
+	if _, err := cluster.Open(t.Context(), cfg); !errors.Is(err, cluster.ErrDamaged) {
+		t.Errorf("open: got %v, want %v", err, cluster.ErrDamaged)
 	}
 }

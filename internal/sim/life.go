@@ -104,7 +104,8 @@ func (l *life) begin() {
 	case err != nil:
 		l.world.rec.say(l.node.id, "start: %v", err)
 		disk := errors.Is(err, ErrIO) || errors.Is(err, ErrFull) || errors.Is(err, cluster.ErrStorage) // the last is of the leader's too
-		if !disk && l.ctx.Err() == nil {
+		out := l.leaving.Load() && errors.Is(err, scheduler.ErrParked)
+		if !disk && !out && l.ctx.Err() == nil {
 			l.world.rec.wrong(l.node.id, "start: %v", err)
 		}
 	default:
