@@ -1,6 +1,9 @@
 package scheduler_test
 
 import (
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,6 +84,71 @@ func TestSchedule_SetByHandOverADeclaredOne(t *testing.T) {
 		mustSchedule(t, s, "s", scheduler.Every(time.Hour)) // the same
 		if sc := schedule(t, s, "s"); sc.Version != 1 {
 			t.Errorf("version %d of an unchanged schedule", sc.Version)
+		}
+	})
+}
+
+// What somebody has changed by hand, in an emergency perhaps, is not undone because a
+// process starts again; only another declaration does that.
+func TestWithSchedule_ADeclarationCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		for _, life := range []struct {
+			what    string
+			every   time.Duration
+			change  func(s *scheduler.Scheduler) error
+			version int
+			want    time.Duration // of the trigger, before the change
+		}{
+			{"new", time.Hour, nil, 1, time.Hour},
+			{"declared otherwise, rolled back", 2 * time.Hour, func(s *scheduler.Scheduler) error {
+				return s.RollbackSchedule(t.Context(), "s", 1)
+			}, 2, 2 * time.Hour},
+			{"a restart", 2 * time.Hour, nil, 3, time.Hour},
+			{"declared as it is", time.Hour, nil, 3, time.Hour},
+			{"declared otherwise again, changed by hand", 2 * time.Hour, func(s *scheduler.Scheduler) error {
+				return s.Schedule(t.Context(), "s", scheduler.Every(5*time.Hour), echo.With(""))
+			}, 4, 2 * time.Hour},
+			{"another restart, deleted", 2 * time.Hour, func(s *scheduler.Scheduler) error {
+				return s.DeleteSchedule(t.Context(), "s")
+			}, 5, 5 * time.Hour},
+			{"made again", 2 * time.Hour, nil, 6, 2 * time.Hour},
+		} {
+			s := start(t, scheduler.WithDataDir(dir), scheduler.WithTasks("echo"),
+				scheduler.WithSchedule("s", scheduler.Every(life.every), echo.With("")))
+			sc := schedule(t, s, "s")
+			if want := scheduler.Every(life.want).Describe(); sc.Version != life.version || sc.Trigger.Describe() != want {
+				t.Errorf("%s: version %d, %v; want version %d, %s", life.what, sc.Version, sc.Trigger.Describe(), life.version, want)
+			}
+			if life.change != nil {
+				if err := life.change(s); err != nil {
+					t.Errorf("%s: %v", life.what, err)
+				}
+			}
+			shutdown(t, s)
+		}
+	})
+}
+
+// The same for files: a change elsewhere in them touches nothing else.
+func TestWithScheduleFile_ADeclarationCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "schedules.yaml")
+		write(t, path, dailyA)
+		s := start(t, scheduler.WithTasks("echo"), scheduler.WithScheduleFile(path))
+		if err := s.Schedule(t.Context(), "a", scheduler.Every(time.Hour), echo.With("")); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, dailyA+hourlyB)
+		time.Sleep(3 * time.Second)
+		if a, b := schedule(t, s, "a"), schedule(t, s, "b"); a.Version != 2 || b.Version != 1 {
+			t.Errorf("versions %d and %d, want 2 and 1", a.Version, b.Version)
+		}
+		findings, err := s.Lint(t.Context(), scheduler.WithScheduleFile(path))
+		if err != nil || !slices.ContainsFunc(findings, func(f scheduler.ScheduleFinding) bool {
+			return f.Schedule == "a" && f.Rule == scheduler.RuleRefused && strings.Contains(f.Text, "version 2, made since, stays")
+		}) {
+			t.Errorf("lint: %v, %v", findings, err)
 		}
 	})
 }

@@ -278,6 +278,10 @@ func (p *plan) takes(next *prospect) bool {
 		add(cron.Warning, fmt.Sprintf("it would change nothing: it is of generation %d of %q, and generation %d is in force", next.sc.Gen, old.App, old.Gen))
 		return false
 	}
+	if old := next.old; old != nil && old.Canary == nil && old.Declared == store.Sum(&next.sc, next.def.canary) && !store.SameDefinition(old, &next.sc) {
+		add(cron.Warning, fmt.Sprintf("it would change nothing: it was declared so before, and version %d, made since, stays until it is declared otherwise", old.Version))
+		return false
+	}
 	return true
 }
 

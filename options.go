@@ -220,8 +220,11 @@ func WithTasks(names ...string) Option {
 }
 
 // WithSchedule declares a schedule in code: it is created, or changed to this
-// definition, when the scheduler starts; see [Scheduler.Schedule]. A schedule
-// that is no longer declared is not deleted.
+// definition, when the scheduler starts; see [Scheduler.Schedule]. A declaration counts
+// when it is new or another one than the last time: what was changed by hand since, by
+// [Scheduler.Schedule], [Scheduler.RollbackSchedule] or the end of a trial, is not undone
+// because a process starts again; the log tells of it. A schedule that is no longer
+// declared is not deleted, one that was deleted is made again.
 func WithSchedule(id string, trigger Trigger, call Call, opts ...ScheduleOption) Declaration {
 	return declaration{func(c *config) {
 		for _, def := range c.schedules {

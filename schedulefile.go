@@ -24,7 +24,8 @@ import (
 
 // WithScheduleFile declares the schedules of a YAML or JSON file, or of all files of a
 // folder that end in .yaml, .yml or .json, and follows their changes while the
-// scheduler runs: what has changed is applied, unchanged schedules are not touched, and
+// scheduler runs: what has changed is applied, unchanged schedules are not touched,
+// whatever was made of them by hand since ([WithSchedule]), and
 // files with a fault in them change nothing; the log and [Scheduler.Health] say then
 // what is wrong, by line and column. A schedule whose Go trigger cannot be asked is no
 // such fault: it alone waits ([Custom]). The form of the files is published as
@@ -62,7 +63,7 @@ const (
 	keySchedules = "schedules" // how many
 
 	keyScheduleID = "schedule_id"
-	keyTrial      = "trial"
+	keyVersion    = "version"
 )
 
 // followFiles applies the changes of the files of schedules until ctx ends. applied is

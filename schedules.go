@@ -38,6 +38,7 @@ type scheduleDef struct {
 	paused     bool
 	app        string
 	generation uint64
+	sum        uint64        // of what is declared; 0 of a change by hand
 	refused    bool          // by newScheduleDef
 	patience   time.Duration // with its Go trigger; 0 is that of a call
 	at         schedfile.Pos // of a definition of a file
@@ -241,7 +242,7 @@ func (d *scheduleDef) record() store.Schedule {
 
 func (s *Scheduler) putSchedule(ctx context.Context, d *scheduleDef) error {
 	return s.put(ctx, &store.PutSchedule{
-		Schedule: d.record(), Author: cmp.Or(d.author, s.cfg.author()), Note: d.note, Canary: d.canary,
+		Schedule: d.record(), Author: cmp.Or(d.author, s.cfg.author()), Note: d.note, Canary: d.canary, Declared: d.sum,
 	}, cmp.Or(d.patience, ask.Patience))
 }
 
@@ -273,7 +274,8 @@ func (s *Scheduler) put(ctx context.Context, p *store.PutSchedule, patience time
 func (s *Scheduler) putCustom(ctx context.Context, p *store.PutSchedule, patience time.Duration) error {
 	var old *store.Schedule
 	s.node.View(func(st *store.State) { old = st.Schedule(p.Schedule.ID) })
-	if p.Canary == nil && old != nil && keepsTick(old, &p.Schedule) {
+	again := old != nil && p.Declared != 0 && p.Declared == old.Declared
+	if again || p.Canary == nil && old != nil && keepsTick(old, &p.Schedule) {
 		same := *p
 		same.Only = cmp.Or(p.Only, old.Version)
 		err := s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: &same})

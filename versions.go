@@ -43,8 +43,8 @@ type Trial struct {
 // by itself, or takes over. Which ticks they are depends on nothing but the schedule
 // and the tick. Only what runs may change: the task, its input and options. Another
 // change of the schedule ends the trial; the same one again changes nothing. Where it is
-// declared, in code or in a file, it is on trial once: after it was reverted only when
-// it, or the schedule, has changed again.
+// declared, in code or in a file, it is on trial once: after it was reverted only when it
+// is declared otherwise. A schedule that is new has no trial.
 func Canary(t Trial) ScheduleOption {
 	return scheduleOption(func(d *scheduleDef) {
 		d.canary = &store.Canary{
@@ -54,32 +54,27 @@ func Canary(t Trial) ScheduleOption {
 	})
 }
 
-// declareSchedule puts a definition that is declared again and again in force. One that
-// is to be on trial first ([Canary]) is put on trial once: not while it is, and not if it
-// has been reverted and nothing has changed since. A schedule that is new has none.
+// declareSchedule puts a definition that is declared again and again in force, or on
+// trial, unless it was the last time it was declared.
 func (s *Scheduler) declareSchedule(ctx context.Context, d *scheduleDef) error {
-	if d.canary == nil {
-		return s.putSchedule(ctx, d)
+	as := d.record()
+	once := *d
+	once.sum = store.Sum(&as, d.canary)
+	err := s.putSchedule(ctx, &once)
+	if once.canary != nil && errors.Is(err, ErrNotFound) { // it is new
+		once.canary = nil
+		err = s.putSchedule(ctx, &once)
 	}
-	plain := *d
-	plain.canary = nil
-	rows, err := s.versionRows(d.id)
-	switch sc := d.record(); {
-	case errors.Is(err, ErrNotFound):
-		return s.putSchedule(ctx, &plain)
-	case err != nil:
+	if err != nil {
 		return err
-	case len(rows) > 0:
-		if last := rows[len(rows)-1]; strings.HasPrefix(last.Trial, store.Reverted) && store.SameDefinition(last.Schedule, &sc) {
-			s.cfg.logger.Warn("schedule was on trial as it is declared, and was reverted", keyScheduleID, d.id, keyTrial, last.Trial)
-			return nil
-		}
 	}
-	err = s.putSchedule(ctx, d)
-	if errors.Is(err, ErrNotFound) { // it was deleted, with its versions left
-		err = s.putSchedule(ctx, &plain)
+	var is *store.Schedule
+	s.node.View(func(st *store.State) { is = st.Schedule(d.id) })
+	if is != nil && is.Declared == once.sum && is.Canary == nil && !store.SameDefinition(is, &as) {
+		s.cfg.logger.Warn("schedule was changed since it was declared, and stays so until it is declared otherwise",
+			keyScheduleID, d.id, keyVersion, is.Version)
 	}
-	return err
+	return nil
 }
 
 // declareAll puts definitions in force, but for those whose Go triggers cannot be asked:
@@ -295,8 +290,8 @@ func between(from, until int64) (text string) {
 
 // RollbackSchedule makes a kept version's definition the schedule's newest version. As
 // with every change of a trigger, the next tick is counted from now. Of the options
-// [By] and [Note] count. A schedule that is declared, in code or in a file, is what it is
-// declared as when the application starts again: change that too.
+// [By] and [Note] count. A schedule that is declared, in code or in a file, stays rolled
+// back until it is declared otherwise than it was; see [WithSchedule].
 // Errors: [ErrNotFound]; [ErrConflict] if the schedule is changed at the same time.
 func (s *Scheduler) RollbackSchedule(ctx context.Context, id string, version int, opts ...ScheduleOption) error {
 	err := s.rollback(ctx, id, version, opts)

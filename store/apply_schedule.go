@@ -18,7 +18,7 @@ func (s *State) set(sc *Schedule) {
 
 func (s *State) applyPutSchedule(p *PutSchedule) Result {
 	n := *p.Schedule.definition()
-	n.App, n.Gen, n.Paused = p.Schedule.App, p.Schedule.Gen, p.Schedule.Paused
+	n.App, n.Gen, n.Paused, n.Declared = p.Schedule.App, p.Schedule.Gen, p.Schedule.Paused, p.Declared
 	if n.ID == "" {
 		return Result{Code: CodeInvalid, Text: "schedule ID is empty"}
 	}
@@ -43,12 +43,12 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 		if old.App == n.App && n.Gen < old.Gen {
 			return Result{N: old.Version}
 		}
+		if again := p.Declared != 0 && p.Declared == old.Declared; again || SameDefinition(old, &n) {
+			s.declared(old, &n)
+			return Result{N: old.Version}
+		}
 		if p.Canary != nil {
 			return s.try(old, &n, p)
-		}
-		if SameDefinition(old, &n) {
-			s.declared(old, n.App, n.Gen)
-			return Result{N: old.Version}
 		}
 		s.change(&n, old, p.Next)
 	}
@@ -64,14 +64,12 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 // change gives a changed definition the place in time of the old one. A version on
 // trial is dropped.
 func (s *State) change(n, old *Schedule, next int64) {
-	def, app, gen := n.definition(), n.App, n.Gen
+	def, app, gen, sum := n.definition(), n.App, n.Gen, n.Declared
 	*n = *old
 	n.Trigger, n.Spec, n.Input, n.Meta = def.Trigger, def.Spec, def.Input, def.Meta
 	n.Overlap, n.QueueMax, n.CatchUp = def.Overlap, def.QueueMax, def.CatchUp
 	n.MaxAge, n.MaxCount, n.Pace, n.MaxRuns = def.MaxAge, def.MaxCount, def.Pace, def.MaxRuns
-	if app != "" {
-		n.App, n.Gen = app, gen
-	}
+	n.declaredBy(app, gen, sum)
 	n.Version, n.Last, n.Canary = old.Last+1, old.Last+1, nil
 	if SameTrigger(&old.Trigger, &n.Trigger) {
 		if n.Next == 0 && !n.spent() && !n.follows() {
@@ -132,17 +130,28 @@ func (s *State) countAnew(n, old *Schedule) {
 	n.decideFrom(s.now(is))
 }
 
-// declared notes that a generation of an application stands for sc as it is: an
-// older one may not take it back from now on. A call that names no application
-// leaves it with the one it has.
-func (s *State) declared(sc *Schedule, app string, gen uint64) {
-	if app == "" || sc.App == app && sc.Gen == gen {
+// declared notes by whom sc, which stays as it is, was declared as what.
+func (s *State) declared(sc, as *Schedule) {
+	n := *sc
+	n.declaredBy(as.App, as.Gen, as.Declared)
+	if n.App == sc.App && n.Gen == sc.Gen && n.Declared == sc.Declared {
 		return
 	}
-	n := *sc
-	n.App, n.Gen = app, gen
 	s.set(&n)
 	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
+}
+
+// declaredBy notes in sc, which is not yet published, that a generation of an
+// application stands for it: an older one may not take it back from now on. A call
+// that names no application leaves it with the one it has; one that is no declaration
+// leaves it declared as it was.
+func (sc *Schedule) declaredBy(app string, gen, sum uint64) {
+	if app != "" {
+		sc.App, sc.Gen = app, gen
+	}
+	if sum != 0 {
+		sc.Declared = sum
+	}
 }
 
 func (s *State) applyPauseSchedule(p *PauseSchedule) Result {

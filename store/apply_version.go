@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/tinylib/msgp/msgp"
 )
 
@@ -20,6 +21,16 @@ const Reverted = "reverted"
 
 // SameDefinition reports whether two schedules are alike but for their place in time.
 func SameDefinition(a, b *Schedule) bool { return sameEncoding(a.definition(), b.definition()) }
+
+// Sum hashes what a schedule is declared as, with the trial that it is to stand. It is
+// never 0. Builds may differ in it, so no state computes it.
+func Sum(sc *Schedule, trial *Canary) uint64 {
+	b, _ := sc.definition().MarshalMsg(nil) // no field of ours can fail
+	if trial != nil {
+		b, _ = trial.MarshalMsg(b)
+	}
+	return max(xxhash.Sum64(b), 1)
+}
 
 // SameTrigger reports whether two triggers are alike in all that is stored.
 func SameTrigger(a, b *Trigger) bool { return sameEncoding(a, b) }
@@ -52,9 +63,6 @@ func (s *State) forgetVersions(sc *Schedule) {
 // try puts what n runs on trial.
 func (s *State) try(old, n *Schedule, p *PutSchedule) Result {
 	c := *p.Canary
-	if SameDefinition(n, old) { // there is nothing to try
-		return Result{N: old.Version}
-	}
 	same := n.definition()
 	same.Spec, same.Input, same.Meta = old.Spec, old.Input, old.Meta
 	if !sameEncoding(same, old.definition()) {
@@ -63,9 +71,11 @@ func (s *State) try(old, n *Schedule, p *PutSchedule) Result {
 	c.Version, c.Spec, c.Input, c.Meta = old.Last+1, n.Spec, n.Input, n.Meta
 	c.Ended, c.Failures = 0, 0
 	if on := old.Canary; on != nil && on.same(&c) {
+		s.declared(old, n)
 		return Result{N: on.Version}
 	}
 	next := *old
+	next.declaredBy(n.App, n.Gen, n.Declared)
 	next.Last, next.Canary, next.ChangedAt = c.Version, &c, s.meta.Wall
 	c.Author, c.Note, c.At = p.Author, p.Note, s.meta.Wall
 	s.keepVersion(&ScheduleVersion{

@@ -190,6 +190,10 @@ type PutSchedule struct {
 	Note     string   `msg:"n,omitempty"`
 	Only     uint64   `msg:"o,omitempty"` // refused unless the schedule is of this version; 0 = whatever it is
 
+	// Declared is, for a declaration that is made again and again, the [Sum] of it. One
+	// that is as the last one was changes nothing: what was changed by hand since stays.
+	Declared uint64 `msg:"d,omitempty"`
+
 	// Canary, if it is set, puts what the schedule runs on trial instead: its Share,
 	// Allowed, MaxTook and Need count. Nothing else may change.
 	Canary *Canary `msg:"c,omitempty"`

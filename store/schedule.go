@@ -122,12 +122,13 @@ type Schedule struct {
 	Pace      int64   `msg:"pc,omitempty"` // ns between starts that are made up
 	MaxRuns   uint64  `msg:"mr,omitempty"` // runs its ticks make in all; 0 = no bound
 	Paused    bool    `msg:"z,omitempty"`
-	PausedAt  int64   `msg:"w,omitempty"` // ns wall
-	App       string  `msg:"y,omitempty"` // the application that declares it
-	Gen       uint64  `msg:"g,omitempty"` // generation of that application
-	CreatedAt int64   `msg:"b"`           // ns wall
-	ChangedAt int64   `msg:"h"`           // ns wall
-	Deleted   int64   `msg:"e,omitempty"` // ns elapsed; not 0: only its place in time and its ledger are left
+	PausedAt  int64   `msg:"w,omitempty"`  // ns wall
+	App       string  `msg:"y,omitempty"`  // the application that declares it
+	Gen       uint64  `msg:"g,omitempty"`  // generation of that application
+	Declared  uint64  `msg:"dc,omitempty"` // the last PutSchedule.Declared; 0: it was never declared
+	CreatedAt int64   `msg:"b"`            // ns wall
+	ChangedAt int64   `msg:"h"`            // ns wall
+	Deleted   int64   `msg:"e,omitempty"`  // ns elapsed; not 0: only its place in time and its ledger are left
 
 	// Next is the armed tick's nominal time on the trigger's clock, 0 if there
 	// is none. It is the only tick that can be decided.

@@ -992,8 +992,8 @@ func (z Queue) Msgsize() (s int) {
 func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(34)
-	var zb0001Mask uint64 /* 34 bits */
+	zb0001Len := uint32(35)
+	var zb0001Mask uint64 /* 35 bits */
 	_ = zb0001Mask
 	if z.Input == nil {
 		zb0001Len--
@@ -1047,61 +1047,65 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x20000
 	}
-	if z.Deleted == 0 {
+	if z.Declared == 0 {
 		zb0001Len--
-		zb0001Mask |= 0x100000
+		zb0001Mask |= 0x40000
 	}
-	if z.Next == 0 {
+	if z.Deleted == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x200000
 	}
-	if z.Decided == nil {
+	if z.Next == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x400000
 	}
-	if z.Loose == nil {
+	if z.Decided == nil {
 		zb0001Len--
 		zb0001Mask |= 0x800000
 	}
-	if z.Ledger == 0 {
+	if z.Loose == nil {
 		zb0001Len--
 		zb0001Mask |= 0x1000000
 	}
-	if z.Other == nil {
+	if z.Ledger == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x2000000
 	}
-	if z.Pause.IsZero() {
+	if z.Other == nil {
 		zb0001Len--
 		zb0001Mask |= 0x4000000
 	}
-	if z.Live == nil {
+	if z.Pause.IsZero() {
 		zb0001Len--
 		zb0001Mask |= 0x8000000
 	}
-	if z.Waiting == nil {
+	if z.Live == nil {
 		zb0001Len--
 		zb0001Mask |= 0x10000000
 	}
-	if z.Fired == 0 {
+	if z.Waiting == nil {
 		zb0001Len--
 		zb0001Mask |= 0x20000000
 	}
-	if z.Since == 0 {
+	if z.Fired == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x40000000
 	}
-	if z.Last == 0 {
+	if z.Since == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x80000000
 	}
-	if z.Canary == nil {
+	if z.Last == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x100000000
 	}
-	if z.Backfills == 0 {
+	if z.Canary == nil {
 		zb0001Len--
 		zb0001Mask |= 0x200000000
+	}
+	if z.Backfills == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x400000000
 	}
 	// variable map header, size zb0001Len
 	o = msgp.AppendMapHeader(o, zb0001Len)
@@ -1207,23 +1211,28 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 			o = append(o, 0xa1, 0x67)
 			o = msgp.AppendUint64(o, z.Gen)
 		}
+		if (zb0001Mask & 0x40000) == 0 { // if not omitted
+			// string "dc"
+			o = append(o, 0xa2, 0x64, 0x63)
+			o = msgp.AppendUint64(o, z.Declared)
+		}
 		// string "b"
 		o = append(o, 0xa1, 0x62)
 		o = msgp.AppendInt64(o, z.CreatedAt)
 		// string "h"
 		o = append(o, 0xa1, 0x68)
 		o = msgp.AppendInt64(o, z.ChangedAt)
-		if (zb0001Mask & 0x100000) == 0 { // if not omitted
+		if (zb0001Mask & 0x200000) == 0 { // if not omitted
 			// string "e"
 			o = append(o, 0xa1, 0x65)
 			o = msgp.AppendInt64(o, z.Deleted)
 		}
-		if (zb0001Mask & 0x200000) == 0 { // if not omitted
+		if (zb0001Mask & 0x400000) == 0 { // if not omitted
 			// string "x"
 			o = append(o, 0xa1, 0x78)
 			o = msgp.AppendInt64(o, z.Next)
 		}
-		if (zb0001Mask & 0x400000) == 0 { // if not omitted
+		if (zb0001Mask & 0x800000) == 0 { // if not omitted
 			// string "s"
 			o = append(o, 0xa1, 0x73)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Decided)))
@@ -1237,7 +1246,7 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				o = msgp.AppendInt64(o, z.Decided[za0002].To)
 			}
 		}
-		if (zb0001Mask & 0x800000) == 0 { // if not omitted
+		if (zb0001Mask & 0x1000000) == 0 { // if not omitted
 			// string "q"
 			o = append(o, 0xa1, 0x71)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Loose)))
@@ -1249,12 +1258,12 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x1000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x2000000) == 0 { // if not omitted
 			// string "lg"
 			o = append(o, 0xa2, 0x6c, 0x67)
 			o = msgp.AppendUint64(o, z.Ledger)
 		}
-		if (zb0001Mask & 0x2000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x4000000) == 0 { // if not omitted
 			// string "oc"
 			o = append(o, 0xa2, 0x6f, 0x63)
 			if z.Other == nil {
@@ -1267,7 +1276,7 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x4000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x8000000) == 0 { // if not omitted
 			// string "ps"
 			o = append(o, 0xa2, 0x70, 0x73)
 			// map header, size 2
@@ -1278,7 +1287,7 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 			o = append(o, 0xa1, 0x74)
 			o = msgp.AppendInt64(o, z.Pause.To)
 		}
-		if (zb0001Mask & 0x8000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x10000000) == 0 { // if not omitted
 			// string "l"
 			o = append(o, 0xa1, 0x6c)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Live)))
@@ -1290,7 +1299,7 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x10000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x20000000) == 0 { // if not omitted
 			// string "wt"
 			o = append(o, 0xa2, 0x77, 0x74)
 			o = msgp.AppendArrayHeader(o, uint32(len(z.Waiting)))
@@ -1302,22 +1311,22 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x20000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x40000000) == 0 { // if not omitted
 			// string "fd"
 			o = append(o, 0xa2, 0x66, 0x64)
 			o = msgp.AppendUint64(o, z.Fired)
 		}
-		if (zb0001Mask & 0x40000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x80000000) == 0 { // if not omitted
 			// string "si"
 			o = append(o, 0xa2, 0x73, 0x69)
 			o = msgp.AppendUint64(o, z.Since)
 		}
-		if (zb0001Mask & 0x80000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x100000000) == 0 { // if not omitted
 			// string "lv"
 			o = append(o, 0xa2, 0x6c, 0x76)
 			o = msgp.AppendUint64(o, z.Last)
 		}
-		if (zb0001Mask & 0x100000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x200000000) == 0 { // if not omitted
 			// string "cn"
 			o = append(o, 0xa2, 0x63, 0x6e)
 			if z.Canary == nil {
@@ -1330,7 +1339,7 @@ func (z *Schedule) MarshalMsg(b []byte) (o []byte, err error) {
 				}
 			}
 		}
-		if (zb0001Mask & 0x200000000) == 0 { // if not omitted
+		if (zb0001Mask & 0x400000000) == 0 { // if not omitted
 			// string "bf"
 			o = append(o, 0xa2, 0x62, 0x66)
 			o = msgp.AppendUint64(o, z.Backfills)
@@ -1495,6 +1504,12 @@ func (z *Schedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 			z.Gen, bts, err = msgp.ReadUint64Bytes(bts)
 			if err != nil {
 				err = msgp.WrapError(err, "Gen")
+				return
+			}
+		case "dc":
+			z.Declared, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Declared")
 				return
 			}
 		case "b":
@@ -1749,7 +1764,7 @@ func (z *Schedule) Msgsize() (s int) {
 	for za0001 := range z.Meta {
 		s += z.Meta[za0001].Msgsize()
 	}
-	s += 2 + msgp.Uint8Size + 2 + msgp.Uint8Size + 2 + msgp.Int64Size + 3 + msgp.Uint32Size + 3 + msgp.Uint32Size + 3 + msgp.Int64Size + 3 + msgp.Uint64Size + 2 + msgp.BoolSize + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.App) + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.ArrayHeaderSize + (len(z.Decided) * (5 + msgp.Int64Size + msgp.Int64Size)) + 2 + msgp.ArrayHeaderSize
+	s += 2 + msgp.Uint8Size + 2 + msgp.Uint8Size + 2 + msgp.Int64Size + 3 + msgp.Uint32Size + 3 + msgp.Uint32Size + 3 + msgp.Int64Size + 3 + msgp.Uint64Size + 2 + msgp.BoolSize + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.App) + 2 + msgp.Uint64Size + 3 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.ArrayHeaderSize + (len(z.Decided) * (5 + msgp.Int64Size + msgp.Int64Size)) + 2 + msgp.ArrayHeaderSize
 	for za0003 := range z.Loose {
 		s += z.Loose[za0003].Msgsize()
 	}

@@ -75,6 +75,9 @@ func (g *Generator) putSchedule(s *store.State) store.Command {
 		p.Schedule.Input = []byte(`{"trial":true}`)
 		p.Canary = &store.Canary{Share: 500, Allowed: uint32(g.rng.IntN(3)), Need: uint32(g.rng.IntN(4))}
 	}
+	if g.one(3) {
+		p.Declared = uint64(1 + g.rng.IntN(3))
+	}
 	return store.Command{Kind: store.KindPutSchedule, Schedule: p}
 }
 
