@@ -31,6 +31,9 @@ func (n *Node) Install(body io.ReadCloser) error {
 	return (&fsm{n, n.inst.Load().guard}).Restore(body)
 }
 
+// Entry reads an entry of the log as raft does.
+func (n *Node) Entry(index uint64) error { return n.inst.Load().guard.GetLog(index, new(raft.Log)) }
+
 // Deliver gives the raft of a lone node what a peer might send, and returns the answer.
 func (n *Node) Deliver(command any, body io.Reader) (any, error) {
 	answer := make(chan raft.RPCResponse, 1)

@@ -157,5 +157,8 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	if err == nil {
 		err = f.node.flusher.replace(r)
 	}
+	if err == nil {
+		f.guard.replaced(f.node.applied.Load())
+	}
 	return errors.Join(err, r.Close())
 }

@@ -21,8 +21,8 @@ import (
 //     was promised) and gives no-ops for entries (the state machine applies
 //     nothing more, and the transport sends nothing).
 //   - No false end: raft goes on counting with the end that its log had before a
-//     copy of a leader's state took its place (issue 697). Where that was beyond
-//     the copy the guard latches too, so that raft begins anew.
+//     copy of a leader's state took its place (issue 697). Where that was not
+//     before the copy's the guard latches too, so that raft begins anew.
 //   - Stall watch: it knows since when a write has been under way.
 type guard struct {
 	inner LogStore
@@ -40,7 +40,7 @@ type guard struct {
 	unread  error  // of reading an entry before opened; raft does not wrap it
 
 	expects atomic.Pointer[func(index uint64) bool] // whether raft counts on an entry; set once it runs
-	tail    atomic.Uint64                           // the last entry, beyond the copy that is being installed; 0 if none is
+	tail    atomic.Uint64                           // the last entry, no less far than the copy that has taken its place; 0 if none has
 }
 
 var errPoisoned = errors.New("cluster: log is latched after a failed write")
@@ -128,15 +128,23 @@ func (g *guard) DeleteRange(lo, hi uint64) error {
 }
 
 // replaces tells that a copy up to index is about to take the place of the log.
-func (g *guard) replaces(index uint64) error {
+func (g *guard) replaces(index uint64) error { return g.SetUint64(installedKey, index) }
+
+// replaced tells that it has. Raft empties the log next.
+func (g *guard) replaced(index uint64) {
 	last, err := g.inner.LastIndex()
-	if err != nil {
-		return fmt.Errorf("cluster: read last index of the log: %w", err)
-	}
-	if last > index {
+	switch {
+	case err != nil:
+		g.latch(fmt.Errorf("cluster: read last index of the log: %w", err))
+	case last >= index: // one at index is of another term, in which raft would vote
 		g.tail.Store(last)
 	}
-	return g.SetUint64(installedKey, index)
+}
+
+// reachesBack reports whether the log begins at index or before.
+func (g *guard) reachesBack(index uint64) bool {
+	first, err := g.inner.FirstIndex()
+	return err == nil && first != 0 && first <= index
 }
 
 // has reports whether the log has an entry, and with it all before it that any leader

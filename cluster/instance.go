@@ -112,7 +112,8 @@ func (n *Node) start(log LogStore) (inst *instance, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster: start raft: %w", err)
 	}
-	expects := func(index uint64) bool { return index > n.applied.Load() && index <= r.LastIndex() }
+	// What is not committed may be gone before raft has told its replicators.
+	expects := func(index uint64) bool { return index > r.AppliedIndex() && index <= r.CommitIndex() }
 	g.expects.Store(&expects)
 	members := r.GetConfiguration().Configuration()
 	if err := n.fits(members); err != nil {

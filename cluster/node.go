@@ -195,7 +195,9 @@ func (n *Node) finish() {
 	if n.parkedBy() == nil {
 		flushed = n.flusher.flush()
 	}
+	n.flusher.lock() // a flush may be under way whose caller has gone
 	n.closed = errors.Join(flushed, unlinked, n.cfg.Storage.Close())
+	n.flusher.unlock()
 	n.changes.fire()
 }
 

@@ -32,21 +32,21 @@ func (n *Node) supervise(inst *instance) {
 		if err := n.closeInstance(inst); err != nil {
 			n.log.Error("log does not close", keyError, err)
 		}
-		inst = nil
-		switch {
-		case fault == nil || n.ending():
+		if fault == nil || n.ending() {
 			return
-		case renew:
-			n.log.Debug("raft begins anew", keyError, fault)
-			inst = n.reopen()
-		default:
-			n.log.Error("log fails, it is opened anew once it can be written", keyError, fault)
-			if inst = n.reopen(); inst != nil {
-				n.log.Info("log works again")
-				n.ailment.end()
-			}
 		}
-		if inst != nil {
+		if renew {
+			n.log.Debug("raft begins anew", keyError, fault)
+			if inst, fault = n.open(); fault == nil {
+				continue
+			}
+			n.ailment.begin(&StorageError{fault})
+			n.standDown(&StorageError{fault})
+		}
+		n.log.Error("log fails, it is opened anew once it can be written", keyError, fault)
+		if inst = n.reopen(); inst != nil {
+			n.log.Info("log works again")
+			n.ailment.end()
 			n.batcher.refuse(ErrNotLeader) // no longer for the log's sake
 		}
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,5 +100,20 @@ func TestTransport_entries_wait_for_a_bounded_time(t *testing.T) {
 		if err := trans.send(entries); err == nil || time.Since(began) != lostTime {
 			t.Errorf("got %v after %v, want an error after %v", err, time.Since(began), lostTime)
 		}
+	})
+}
+
+// Raft may have ended, or hang, while it is given what has come in. The bubble would
+// tell of a goroutine that stays.
+func TestTransport_what_comes_in_ends_with_raft(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		trans, f := newFickle()
+		trans.applied = func() uint64 { return 10 }
+		trans.Consumer() // by nobody read
+		in := f.Transport.(*loopback).rpcs
+		in <- raft.RPC{Command: &raft.InstallSnapshotRequest{LastLogIndex: 10}, Reader: strings.NewReader("body")}
+		in <- raft.RPC{Command: &raft.AppendEntriesRequest{Term: 1}}
+		synctest.Wait()
+		_ = trans.Close()
 	})
 }
