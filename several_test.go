@@ -392,6 +392,7 @@ func TestSeveral_a_faulty_configuration_touches_nothing(t *testing.T) {
 		"no address":     {ID: "a"},
 		"not a peer":     {ID: "zz", Bind: "127.0.0.1:0", Peers: []cluster.Peer{{ID: "a", Address: "127.0.0.1:1"}}},
 		"open to all":    {ID: "a", Bind: "192.0.2.1:7400"},
+		"timers":         {ID: "a", Bind: "127.0.0.1:0", Heartbeat: 100 * time.Millisecond},
 		"peers and join": {ID: "a", Bind: "127.0.0.1:0", Peers: []cluster.Peer{{ID: "a", Address: "127.0.0.1:1"}}, Join: []string{"127.0.0.1:2"}},
 	} {
 		if _, err := scheduler.New(scheduler.WithDataDir(dir), scheduler.WithCluster(c)); !errors.Is(err, scheduler.ErrInvalid) {

@@ -213,6 +213,32 @@ func TestBubble_many_join_at_once(t *testing.T) {
 	}, "a")
 }
 
+// It calls no election, so nobody hears of it before it asks.
+func TestBubble_an_observer_comes_back_at_another_address(t *testing.T) {
+	dir := t.TempDir()
+	inBubble(t, func(t *testing.T, c *world) {
+		t.Helper()
+		storage := keep{memstore.New(memstore.Options{})}
+		at := func(address string) {
+			c.nodes["o"] = start(t, cluster.Setup{ID: "o", Dir: dir, Storage: storage, Cluster: &cluster.Config{
+				Bind: address, Network: c.net.Host("o"), Join: []string{"a:1"}, Observer: true,
+			}})
+			c.ready("o")
+		}
+		at("o:1")
+		c.stop("o")
+		at("o:2")
+		sessionOf(c.several, "o")
+		time.Sleep(time.Second)
+		c.leader().View(func(st *store.State) {
+			meta := st.Meta()
+			if rec, _ := meta.Node("o"); rec.Address != "o:2" {
+				t.Errorf("the state has it at %q, want %q", rec.Address, "o:2")
+			}
+		})
+	}, "a", "b", "c")
+}
+
 func TestBubble_a_call_without_a_leader_says_so(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *world) {
 		t.Helper()

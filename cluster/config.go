@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -199,31 +198,29 @@ func (c Setup) withDefaults() (Setup, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	var faults []error
+	var found faults
+	bad := found.bad
 	if c.Cluster != nil {
 		own := *c.Cluster
 		own.Peers, own.Join = slices.Clone(own.Peers), slices.Clone(own.Join)
 		setDefault(&own.MaxClockSkew, DefaultMaxClockSkew)
 		c.Cluster = &own
-		c.Heartbeat, c.Election, c.Lease = cmp.Or(own.Heartbeat, c.Heartbeat), cmp.Or(own.Election, c.Election), cmp.Or(own.Lease, c.Lease)
-		faults = append(faults, own.Validate(c.ID))
-	}
-	bad := func(is bool, format string, args ...any) {
-		if is {
-			faults = append(faults, fmt.Errorf("cluster: configuration: "+format, args...))
+		own.Heartbeat, own.Election, own.Lease = cmp.Or(own.Heartbeat, c.Heartbeat), cmp.Or(own.Election, c.Election), cmp.Or(own.Lease, c.Lease)
+		c.Heartbeat, c.Election, c.Lease = own.Heartbeat, own.Election, own.Lease
+		if err := own.Validate(c.ID); err != nil {
+			found = append(found, err)
 		}
+	} else {
+		found.timers(c.Heartbeat, c.Election, c.Lease)
 	}
 	bad(c.ID == "", "no ID")
 	bad(c.Storage == nil, "no Storage")
 	bad(c.Log > LogBolt, "unknown kind of log %d", c.Log)
 	bad(c.OpenLog != nil && c.Dir != "", "both Dir and OpenLog")
-	bad(c.Lease < 5*time.Millisecond, "lease %v is below 5 ms", c.Lease)
-	bad(c.Lease > c.Heartbeat, "lease %v exceeds heartbeat timeout %v", c.Lease, c.Heartbeat)
-	bad(c.Heartbeat > c.Election, "heartbeat timeout %v exceeds election timeout %v", c.Heartbeat, c.Election)
 	bad(c.MaxBatchBytes < 0 || c.MaxBatchBytes > MaxEntryBytes, "batch of %d bytes is not in 1…%d", c.MaxBatchBytes, MaxEntryBytes)
 	bad(c.Depth < 1 || c.Depth > 4, "depth %d is not in 1…4", c.Depth)
 	bad(c.MaxWaiting < 0 || c.MaxUnflushed < 0 || c.TrailingBytes < 0, "negative bound")
-	return c, errors.Join(faults...)
+	return c, errors.Join(found...)
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -239,15 +239,19 @@ func (n *Node) askAround() error {
 }
 
 // ask asks a node, and the one that leads by its word, whether this one is expelled.
+// It asks as one that joins does, so that they hear where this node is: one that has
+// moved, and never votes, would wait for a leader who looks for it elsewhere.
 func (n *Node) ask(ctx context.Context, id string) error {
 	for _, address := range n.links.addresses(id) {
-		conn, w, err := n.links.dialAddress(ctx, address, id, streamProbe)
-		if err != nil {
+		conn, w, err := n.links.dialAddress(ctx, address, id, streamJoin)
+		if errors.Is(err, ErrDuplicateID) {
+			return err
+		} else if err != nil {
 			continue
 		}
 		_ = conn.Close() // it has said what there is to say
 		if w.Leader != w.From && w.Leader != "" {
-			if conn, w, err = n.links.dialAddress(ctx, w.LeaderAddress, w.Leader, streamProbe); err != nil {
+			if conn, w, err = n.links.dialAddress(ctx, w.LeaderAddress, w.Leader, streamJoin); err != nil {
 				continue
 			}
 			_ = conn.Close()

@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 )
 
@@ -57,7 +59,8 @@ type Config struct {
 
 	// Heartbeat, Election and Lease are raft's timeouts (500, 500 and 400 ms): a
 	// dead leader is replaced after about one and a half of the first. Disks whose writes may
-	// take longer than Lease need more.
+	// take longer than Lease need more. Election must be no less than Heartbeat, and that
+	// no less than Lease.
 	Heartbeat, Election, Lease time.Duration
 
 	// Network makes connections. Default: TCP.
@@ -82,12 +85,8 @@ const DefaultMaxClockSkew = 500 * time.Millisecond
 // Validate returns all that is wrong with c, joined, as the configuration of the node
 // with that ID; "" if it is not known yet.
 func (c *Config) Validate(id string) error {
-	var faults []error
-	bad := func(is bool, format string, args ...any) {
-		if is {
-			faults = append(faults, fmt.Errorf("cluster: configuration: "+format, args...))
-		}
-	}
+	var found faults
+	bad := found.bad
 	bad(c.Bind == "", "no Bind address")
 	bad(c.MaxClockSkew < 0 || c.RemoveDead < 0, "negative bound")
 	bad(len(c.Peers) > 0 && len(c.Join) > 0, "Peers found a cluster, Join enters one: give one of the two")
@@ -98,6 +97,7 @@ func (c *Config) Validate(id string) error {
 		bad(seen[p.ID], "peer %q comes twice", p.ID)
 		seen[p.ID] = true
 	}
+	found.timers(cmp.Or(c.Heartbeat, DefaultHeartbeat), cmp.Or(c.Election, DefaultElection), cmp.Or(c.Lease, DefaultLease))
 	bad(id != "" && len(c.Peers) > 0 && !seen[id], "node %q is not among its Peers", id)
 	if c.TLS != nil {
 		bad(len(c.TLS.Certificates) == 0 && c.TLS.GetCertificate == nil, "TLS without a certificate")
@@ -110,11 +110,27 @@ func (c *Config) Validate(id string) error {
 			"Bind %q without TLS is open to everybody who reaches it: give TLS, bind to loopback, or set Insecure", c.Bind)
 		bad(err == nil && c.Advertise == "" && isUnspecified(host), "Bind %q names no host: give Advertise", c.Bind)
 	}
-	return errors.Join(faults...)
+	return errors.Join(found...)
+}
+
+// faults are what is wrong with a configuration.
+type faults []error
+
+func (f *faults) bad(is bool, format string, args ...any) {
+	if is {
+		*f = append(*f, fmt.Errorf("cluster: configuration: "+format, args...))
+	}
+}
+
+// timers looks for what raft would not bear.
+func (f *faults) timers(heartbeat, election, lease time.Duration) {
+	f.bad(lease < 5*time.Millisecond, "lease %v is below 5 ms", lease)
+	f.bad(lease > heartbeat, "lease %v exceeds heartbeat timeout %v", lease, heartbeat)
+	f.bad(heartbeat > election, "heartbeat timeout %v exceeds election timeout %v", heartbeat, election)
 }
 
 func isLoopback(host string) bool {
-	if host == "localhost" {
+	if strings.EqualFold(host, "localhost") {
 		return true
 	}
 	ip := net.ParseIP(host)

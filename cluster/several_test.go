@@ -366,12 +366,27 @@ func TestConfig_refuses_what_cannot_work(t *testing.T) {
 		"no host":        {Bind: ":7000", Insecure: true},
 		"not its peer":   {Bind: "127.0.0.1:0", Peers: []cluster.Peer{{ID: "x", Address: "x:1"}}},
 		"twice":          {Bind: "127.0.0.1:0", Peers: []cluster.Peer{{ID: "one", Address: "x:1"}, {ID: "one", Address: "x:2"}}},
+		"slow election":  {Bind: "127.0.0.1:0", Heartbeat: time.Second},
+		"long lease":     {Bind: "127.0.0.1:0", Lease: 600 * time.Millisecond},
+		"negative":       {Bind: "127.0.0.1:0", Heartbeat: -time.Second, Election: -time.Second, Lease: -time.Second},
 		"found and join": {Bind: "127.0.0.1:0", Peers: []cluster.Peer{{ID: "one", Address: "x:1"}}, Join: []string{"x:2"}},
 	} {
 		n, err := cluster.Open(t.Context(), cluster.Setup{ID: "one", Storage: storage(t, ""), Cluster: &cfg})
 		if err == nil {
 			t.Errorf("%s: accepted", name)
 			shutdown(t, n)
+		}
+	}
+}
+
+// Host names are the same in any case.
+func TestConfig_takes_what_works(t *testing.T) {
+	for name, cfg := range map[string]cluster.Config{
+		"loopback by name": {Bind: "LocalHost:7000"},
+		"all timers":       {Bind: "127.0.0.1:0", Heartbeat: time.Second, Election: time.Second, Lease: time.Second},
+	} {
+		if err := cfg.Validate("one"); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
