@@ -92,6 +92,31 @@ func (c *world) stopsWithin(id string, most time.Duration) {
 	}
 }
 
+// mute has a host accept connections and say nothing, until the returned function is
+// called.
+func (c *world) mute(host string) (end func()) {
+	c.t.Helper()
+	ln, err := c.net.Host(host).Listen(host + ":1")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		var held []net.Conn
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			held = append(held, conn)
+		}
+	})
+	return func() {
+		_ = ln.Close()
+		accepting.Wait()
+	}
+}
+
 func TestBubble_shutdown_while_founding(t *testing.T) {
 	for name, answers := range map[string]bool{"others are away": false, "others are mute": true} {
 		t.Run(name, func(t *testing.T) {
@@ -100,26 +125,10 @@ func TestBubble_shutdown_while_founding(t *testing.T) {
 				for _, id := range []string{"a", "b", "c"} {
 					c.peers = append(c.peers, cluster.Peer{ID: id, Address: id + ":1"})
 				}
-				var held []net.Conn
-				var mute sync.WaitGroup
 				for _, p := range c.peers[1:] {
-					if !answers {
-						break
+					if answers {
+						defer c.mute(p.ID)()
 					}
-					ln, err := c.net.Host(p.ID).Listen(p.Address)
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer ln.Close()
-					mute.Go(func() {
-						for {
-							conn, err := ln.Accept()
-							if err != nil {
-								return
-							}
-							held = append(held, conn)
-						}
-					})
 				}
 				c.start("a", cluster.Config{Peers: c.peers})
 				time.Sleep(time.Second)
@@ -127,6 +136,21 @@ func TestBubble_shutdown_while_founding(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Each of them is given time to answer.
+func TestBubble_mute_nodes_hold_up_nobody_who_joins(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *world) {
+		t.Helper()
+		defer c.mute("x")()
+		defer c.mute("y")()
+		began := time.Now()
+		c.start("n", cluster.Config{Join: []string{"x:1", "y:1", "a:1"}})
+		c.ready("n")
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it takes %v to join", took)
+		}
+	}, "a")
 }
 
 func TestBubble_shutdown_while_joining_a_mute_cluster(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -107,48 +108,78 @@ func (n *Node) found(ctx context.Context) (founders []store.NodeRecord, err erro
 	}
 }
 
+// greeting is what came of dialing one of those who are asked.
+type greeting struct {
+	of   int
+	conn net.Conn // nil after an error
+	w    welcome
+	err  error
+}
+
+// greet dials all at once, for some may be mute: a greeting comes of each. The
+// returned function ends those whose greetings were not taken.
+func (n *Node) greet(ctx context.Context, asked []Peer) (come <-chan greeting, end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var dialing sync.WaitGroup
+	out := make(chan greeting, len(asked)) // one of each
+	for i, p := range asked {
+		dialing.Go(func() { // ends with ctx
+			conn, w, err := n.links.dialAddress(ctx, p.Address, p.ID, streamJoin)
+			out <- greeting{i, conn, w, err}
+		})
+	}
+	return out, func() {
+		cancel()
+		dialing.Wait()
+		close(out)
+		for g := range out {
+			if g.conn != nil {
+				_ = g.conn.Close() // nothing was asked by it
+			}
+		}
+	}
+}
+
 // foundOnce asks everybody once. It returns what it waits for, "" if it is done.
 func (n *Node) foundOnce(ctx context.Context) (founders []store.NodeRecord, waits string, err error) {
 	cfg := n.cfg.Cluster
-	founders = []store.NodeRecord{n.record()}
-	var missing []string
-	ask := func(address, id string) bool { // reports whether this node was let in
-		conn, w, failed := n.links.dialAddress(ctx, address, id, streamJoin)
-		if failed != nil {
-			missing = append(missing, fmt.Sprintf("%s (%v)", address, failed))
-			if errors.Is(failed, ErrDuplicateID) || errors.Is(failed, ErrOtherCluster) {
-				err = failed
-			}
-			return false
-		}
-		defer conn.Close() //nolint:errcheck // nothing is written any more
-		if w.Member {
-			return true
-		}
-		if !w.Founded {
-			founders = append(founders, store.NodeRecord{ID: w.From, Incarnation: w.Incarnation, Address: address, Level: w.Level})
-			return false
-		}
-		text, done := n.askToJoin(ctx, conn, &w)
-		if !done {
-			missing = append(missing, fmt.Sprintf("%s (%s)", address, text))
-		}
-		return done
-	}
-	for _, p := range cfg.Peers {
-		if p.ID != n.cfg.ID && ask(p.Address, p.ID) {
-			return nil, "", nil
-		}
-	}
+	asked := slices.DeleteFunc(slices.Clone(cfg.Peers), func(p Peer) bool { return p.ID == n.cfg.ID })
 	for _, address := range cfg.Join {
-		if ask(address, "") {
+		asked = append(asked, Peer{Address: address})
+	}
+	founders = []store.NodeRecord{n.record()}
+	missing := make([]string, len(asked)) // in their order, whoever answers first
+	come, end := n.greet(ctx, asked)
+	defer end()
+	for range asked {
+		g := <-come
+		address := asked[g.of].Address
+		switch {
+		case g.err != nil:
+			missing[g.of] = fmt.Sprintf("%s (%v)", address, g.err)
+			if errors.Is(g.err, ErrDuplicateID) || errors.Is(g.err, ErrOtherCluster) {
+				err = g.err
+			}
+			continue
+		case !g.w.Founded && !g.w.Member:
+			founders = append(founders, store.NodeRecord{ID: g.w.From, Incarnation: g.w.Incarnation, Address: address, Level: g.w.Level})
+			_ = g.conn.Close() // nothing was asked by it
+			continue
+		}
+		text, done := "", g.w.Member
+		if !done {
+			text, done = n.askToJoin(ctx, g.conn, &g.w)
+		}
+		_ = g.conn.Close() // nothing is written any more
+		if done {
 			return nil, "", nil
 		}
+		missing[g.of] = fmt.Sprintf("%s (%s)", address, text)
 	}
 	if err != nil {
 		return nil, err.Error(), err
 	}
-	if len(missing) > 0 {
+	if missing = slices.DeleteFunc(missing, func(m string) bool { return m == "" }); len(missing) > 0 {
 		return nil, "waiting for " + strings.Join(missing, ", "), nil
 	}
 	if len(cfg.Join) > 0 {
