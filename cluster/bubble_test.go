@@ -311,6 +311,42 @@ func TestBubble_a_deposed_leader_confirms_no_read(t *testing.T) {
 	}, "a", "b", "c")
 }
 
+// Raft counts the answers of those who have no vote too.
+func TestBubble_observers_confirm_no_read(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *world) {
+		t.Helper()
+		for _, id := range []string{"o", "p"} {
+			c.start(id, cluster.Config{Join: []string{"a:1"}, Observer: true})
+			c.ready(id)
+		}
+		lead := c.leader()
+		if err := lead.Confirmed(deadline(t)); err != nil {
+			t.Fatal(err)
+		}
+		id := lead.Status().ID
+		cut := func(cut bool) {
+			for _, other := range c.followersOf(id) {
+				c.net.SetCut(id, other, cut)
+				c.net.SetCut(other, id, cut)
+			}
+		}
+		cut(true)
+		time.Sleep(10 * time.Millisecond) // what is on its way
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if err := lead.Confirmed(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("without the other voters: got %v, want %v", err, context.DeadlineExceeded)
+		}
+		if !lead.Leading() {
+			t.Error("the lease has ended, and the test says nothing")
+		}
+		cut(false)
+		if err := lead.Confirmed(deadline(t)); err != nil {
+			t.Errorf("with them: %v", err)
+		}
+	}, "a", "b", "c")
+}
+
 func (c *world) followersOf(id string) (ids []string) {
 	for _, p := range c.peers {
 		if p.ID != id {

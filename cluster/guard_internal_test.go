@@ -143,7 +143,7 @@ func TestTransport_is_silent_while_a_write_is_overdue(t *testing.T) {
 		}{{900 * time.Millisecond, nil}, {200 * time.Millisecond, errWithheld}, {8 * time.Second, errWithheld}, {time.Second, nil}} {
 			time.Sleep(step.after)
 			synctest.Wait()
-			if err := trans.AppendEntries("b", "b", new(raft.AppendEntriesRequest), nil); !errors.Is(err, step.want) {
+			if err := trans.AppendEntries("b", "b", new(raft.AppendEntriesRequest), new(raft.AppendEntriesResponse)); !errors.Is(err, step.want) {
 				t.Errorf("heartbeat: got %v, want %v", err, step.want)
 			}
 			if step.after == time.Second {
@@ -176,7 +176,7 @@ func TestTransport_hides_what_harms_and_shows_what_helps(t *testing.T) {
 	log.fail = errors.New("broken")
 	_ = g.StoreLogs(logs(1))
 	for what, err := range map[string]error{
-		"heartbeat": trans.AppendEntries("b", "b", new(raft.AppendEntriesRequest), nil),
+		"heartbeat": trans.AppendEntries("b", "b", new(raft.AppendEntriesRequest), new(raft.AppendEntriesResponse)),
 		"pre-vote":  trans.RequestPreVote("b", "b", nil, nil),
 		"vote":      trans.RequestVote("b", "b", nil, nil),
 		"snapshot":  trans.InstallSnapshot("b", "b", nil, nil, nil),

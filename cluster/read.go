@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // Promised waits until this node's state shows everything that its own calls have
@@ -104,14 +107,35 @@ func (n *Node) confirm(ctx context.Context) (uint64, error) {
 	if inst == nil || !n.Leading() {
 		return 0, ErrNotLeader
 	}
-	index := n.applied.Load()
-	if err := inst.await(ctx, inst.raft.VerifyLeader); err != nil {
-		return 0, cmp.Or(ctx.Err(), ErrNotLeader)
+	index, since := n.applied.Load(), time.Now()
+	for {
+		if err := inst.await(ctx, inst.raft.VerifyLeader); err != nil {
+			return 0, cmp.Or(ctx.Err(), ErrNotLeader)
+		}
+		if inst.raft.CurrentTerm() != term { // it led once more; what others led to meanwhile may not be applied
+			return 0, ErrNotLeader
+		}
+		if inst.heeded(n.cfg.ID, term, since) {
+			return index, nil
+		}
 	}
-	if inst.raft.CurrentTerm() != term { // it led once more; what others led to meanwhile may not be applied
-		return 0, ErrNotLeader
+}
+
+// heeded reports whether a majority of the voters has taken this node for the leader of a
+// term since. Raft also counts answers that were on their way before it was asked, which
+// may be old if this process stood still, and those of nodes that have no vote.
+func (inst *instance) heeded(id string, term uint64, since time.Time) bool {
+	heed, voters := 0, 0
+	for _, s := range inst.raft.GetConfiguration().Configuration().Servers {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if string(s.ID) == id || inst.trans.heeds(s.ID, term, since) {
+			heed++
+		}
 	}
-	return index, nil
+	return 2*heed > voters
 }
 
 // reach waits until the state is at index.

@@ -30,9 +30,16 @@ type transport struct {
 	applied func() uint64 // index of the state
 	done    chan struct{} // closed by Close
 
-	mu     sync.Mutex // guards both below
-	closed bool
-	lost   map[raft.ServerID]chan struct{} // of peers that cannot be reached; closed when they are
+	mu      sync.Mutex // guards all below
+	closed  bool
+	lost    map[raft.ServerID]chan struct{} // of peers that cannot be reached; closed when they are
+	answers map[raft.ServerID]answer
+}
+
+// answer is the newest of a peer that took this node for the leader of a term.
+type answer struct {
+	term uint64
+	sent time.Time // when what it answers to was
 }
 
 var errWithheld = errors.New("cluster: withheld, this node must not lead now")
@@ -60,9 +67,33 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 	if t.withheld() {
 		return errWithheld
 	}
+	sent := time.Now()
 	err := t.Transport.AppendEntries(id, to, args, resp)
 	t.note(id, err == nil)
+	if err == nil && resp.Term == args.Term {
+		t.answered(id, answer{args.Term, sent})
+	}
 	return err
+}
+
+func (t *transport) answered(id raft.ServerID, a answer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.answers == nil {
+		t.answers = make(map[raft.ServerID]answer)
+	}
+	if last := t.answers[id]; a.term > last.term || a.sent.After(last.sent) {
+		t.answers[id] = a
+	}
+}
+
+// heeds reports whether a peer has answered to the leader of a term what was sent to it
+// since.
+func (t *transport) heeds(id raft.ServerID, term uint64, since time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a, ok := t.answers[id]
+	return ok && a.term == term && !a.sent.Before(since)
 }
 
 // lostTime bounds how long entries for a peer are held back: it is not known here

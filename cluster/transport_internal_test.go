@@ -14,11 +14,14 @@ import (
 type fickle struct {
 	raft.Transport
 	away  bool
+	takes time.Duration
 	calls int
 }
 
-func (f *fickle) AppendEntries(raft.ServerID, raft.ServerAddress, *raft.AppendEntriesRequest, *raft.AppendEntriesResponse) error {
+func (f *fickle) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	f.calls++
+	time.Sleep(f.takes)
+	resp.Term = args.Term
 	if f.away {
 		return errors.New("nobody is there")
 	}
@@ -99,6 +102,24 @@ func TestTransport_entries_wait_for_a_bounded_time(t *testing.T) {
 		began := time.Now()
 		if err := trans.send(entries); err == nil || time.Since(began) != lostTime {
 			t.Errorf("got %v after %v, want an error after %v", err, time.Since(began), lostTime)
+		}
+	})
+}
+
+// What is on its way when a read begins may be an answer of the past.
+func TestTransport_counts_answers_from_when_they_were_asked_for(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trans, f := newFickle()
+		f.away, f.takes = false, time.Second
+		done := make(chan error)
+		go func() { done <- trans.send(&raft.AppendEntriesRequest{Term: 3}) }()
+		time.Sleep(time.Millisecond)
+		since := time.Now()
+		if err := <-done; err != nil || trans.heeds("b", 3, since) {
+			t.Errorf("answered after a read began, to what was sent before: %v, and it counts", err)
+		}
+		if err := trans.send(&raft.AppendEntriesRequest{Term: 3}); err != nil || !trans.heeds("b", 3, since) || trans.heeds("b", 2, since) {
+			t.Errorf("answered to what was sent since: %v, and it does not count, or for another term", err)
 		}
 	})
 }
