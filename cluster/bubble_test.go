@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"sync"
 	"syscall"
@@ -102,13 +101,8 @@ func (c *world) mute(host string) (end func()) {
 	}
 	var accepting sync.WaitGroup
 	accepting.Go(func() {
-		var held []net.Conn
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			held = append(held, conn)
+		for err := error(nil); err == nil; {
+			_, err = ln.Accept()
 		}
 	})
 	return func() {

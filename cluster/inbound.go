@@ -62,7 +62,7 @@ func (t *transport) skip(rpc raft.RPC, copied *raft.InstallSnapshotRequest, out 
 		return
 	}
 	answer := make(chan raft.RPCResponse, 1)
-	beat := &raft.AppendEntriesRequest{RPCHeader: copied.RPCHeader, Term: copied.Term, Leader: copied.Leader}
+	beat := &raft.AppendEntriesRequest{RPCHeader: copied.RPCHeader, Term: copied.Term}
 	select {
 	case out <- raft.RPC{Command: beat, RespChan: answer}:
 	case <-t.done:
