@@ -121,6 +121,58 @@ func TestNode_a_flush_heeds_its_context(t *testing.T) {
 	})
 }
 
+// Storage is not called concurrently: it is not closed while it commits for somebody
+// who has gone. A parked node flushes nothing at its end, which would wait for that.
+func TestNode_storage_is_closed_after_its_last_commit(t *testing.T) {
+	s := &closing{faultyStorage: newFaultyStorage()}
+	armed := new(atomic.Bool)
+	cfg := cluster.Setup{Storage: s, OnApply: func(*store.State, uint64, *store.Batch, []store.Result, []store.Event) {
+		if armed.Load() {
+			panic("a bug")
+		}
+	}}
+	bubble(t, cfg, func(t *testing.T, n *cluster.Node) {
+		t.Helper()
+		release := make(chan struct{})
+		s.onCommit(func(_ *store.Flush, commit func() error) error {
+			<-release
+			if s.closed.Load() {
+				t.Error("closed while it commits")
+			}
+			return commit()
+		})
+		if _, err := n.Propose(t.Context(), enqueue(1, 10)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if err := n.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("flush: %v", err)
+		}
+		armed.Store(true)
+		if _, err := n.Propose(t.Context(), enqueue(2, 10)); !errors.Is(err, cluster.ErrParked) {
+			t.Fatalf("propose: %v", err)
+		}
+		ended := make(chan error)
+		go func() { ended <- n.Shutdown(t.Context()) }()
+		synctest.Wait()
+		close(release)
+		if err := <-ended; err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+	})
+}
+
+type closing struct {
+	*faultyStorage
+	closed atomic.Bool
+}
+
+func (c *closing) Close() error {
+	c.closed.Store(true)
+	return c.faultyStorage.Close()
+}
+
 func TestNode_holds_back_calls_while_storage_lags(t *testing.T) {
 	s := newFaultyStorage()
 	bubble(t, cluster.Setup{Storage: s, MaxUnflushed: 50, MaxWaiting: 3}, func(t *testing.T, n *cluster.Node) {
