@@ -168,10 +168,7 @@ func (w *world) unwind(l *life) {
 	})
 }
 
-// heed is how long a call may go on after its context has ended.
-const heed = time.Second
-
-// dismiss ends the clients of a process. Whatever fails, a call heeds its context.
+// dismiss ends the clients of a process, who are to heed their contexts at once.
 func (w *world) dismiss(l *life) {
 	if l.client != nil {
 		l.client()

@@ -111,6 +111,7 @@ func (c *client) call(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	defer c.heeded(time.Now().Add(patience))
 	switch k := c.rng.IntN(100); {
 	case k < 30:
 		c.enqueue(ctx, 1)
@@ -132,6 +133,17 @@ func (c *client) call(ctx context.Context) {
 		c.onRun(ctx, OpRetry, c.life.s.RetryNow)
 	default:
 		c.control(ctx)
+	}
+}
+
+// heed is how long a call may go on after its context has ended.
+const heed = time.Second
+
+// heeded notes a call that has just ended, if it was to end long before. Whatever fails,
+// a call heeds its context.
+func (c *client) heeded(deadline time.Time) {
+	if late := time.Since(deadline); late > heed && !c.life.dead.Load() {
+		c.life.world.rec.wrong(c.life.node.id, "a call went on for %v after its context had ended", late)
 	}
 }
 
