@@ -47,3 +47,14 @@ func (s *State) deleteCalendar(name string) Result {
 	s.emit(Event{Kind: EventCalendarSet, Calendar: old})
 	return Result{}
 }
+
+// CalendarsOf returns a number that changes with every change of a calendar whose times
+// the schedule excludes, while its trigger stays as it is; 0 if it excludes none's.
+func (s *State) CalendarsOf(sc *Schedule) (sum uint64) {
+	for i := range sc.Trigger.Except {
+		if c := s.calendars[sc.Trigger.Except[i].Calendar]; c != nil {
+			sum += c.Version
+		}
+	}
+	return sum
+}

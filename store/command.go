@@ -239,6 +239,9 @@ type TickCommand struct {
 	Run      RunID         `msg:"i,omitzero"`
 	Delay    int64         `msg:"d,omitempty"` // ns from Nominal until the run is due: its jitter
 	Next     int64         `msg:"x,omitempty"`
+
+	// Calendars is [State.CalendarsOf] the schedule as the leader saw it.
+	Calendars uint64 `msg:"c,omitempty"`
 }
 
 // StartCommand starts what has its turn: ticks of the first of a schedule's waiting

@@ -4348,8 +4348,8 @@ func (z *StartCommand) Msgsize() (s int) {
 func (z *TickCommand) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(10)
-	var zb0001Mask uint16 /* 10 bits */
+	zb0001Len := uint32(11)
+	var zb0001Mask uint16 /* 11 bits */
 	_ = zb0001Mask
 	if z.Spans == nil {
 		zb0001Len--
@@ -4378,6 +4378,10 @@ func (z *TickCommand) MarshalMsg(b []byte) (o []byte, err error) {
 	if z.Next == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x200
+	}
+	if z.Calendars == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x400
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -4445,6 +4449,11 @@ func (z *TickCommand) MarshalMsg(b []byte) (o []byte, err error) {
 			// string "x"
 			o = append(o, 0xa1, 0x78)
 			o = msgp.AppendInt64(o, z.Next)
+		}
+		if (zb0001Mask & 0x400) == 0 { // if not omitted
+			// string "c"
+			o = append(o, 0xa1, 0x63)
+			o = msgp.AppendUint64(o, z.Calendars)
 		}
 	}
 	return
@@ -4554,6 +4563,12 @@ func (z *TickCommand) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Next")
 				return
 			}
+		case "c":
+			z.Calendars, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Calendars")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -4576,6 +4591,6 @@ func (z *TickCommand) Msgsize() (s int) {
 	for za0002 := range z.Waits {
 		s += z.Waits[za0002].Msgsize()
 	}
-	s += 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Reason) + 2 + z.Run.Msgsize() + 2 + msgp.Int64Size + 2 + msgp.Int64Size
+	s += 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Reason) + 2 + z.Run.Msgsize() + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Uint64Size
 	return
 }

@@ -163,9 +163,9 @@ func excuse(t *store.TickCommand) {
 
 // decideBy is decide by a rule.
 func (p *preparation) decideBy(rule Rule, sc *store.Schedule) {
-	if _, done := sc.DecidedAt(sc.Next); done {
-		// The wall clock was set back, and a change of the trigger has armed a tick
-		// that had its outcome before.
+	// The wall clock was set back, and a change of the trigger has armed a tick that had
+	// its outcome before; or it fell away.
+	if _, done := sc.DecidedAt(sc.Next); done || p.fellAway(rule, sc) {
 		p.ticks++
 		p.d.armed[sc.Number] = deciding
 		p.add(store.Command{Kind: store.KindRearm, Rearm: &store.Rearm{Ticks: []store.RearmTick{
@@ -180,6 +180,7 @@ func (p *preparation) decideBy(rule Rule, sc *store.Schedule) {
 func (p *preparation) propose(sc *store.Schedule, t *store.TickCommand) {
 	p.ticks++
 	p.d.armed[sc.Number] = deciding
+	t.Calendars = p.st.CalendarsOf(sc)
 	if t.Nominal != 0 {
 		t.Run = p.mint(t.Nominal)
 	}
@@ -322,8 +323,8 @@ func (d *Dispatcher) calendarSet(st *store.State, name string) {
 	}
 }
 
-// countAnew has the state arm the ticks that come now that a calendar was changed.
-// A tick that is due stays armed, unless it fell away.
+// countAnew has the state arm the ticks that come now that a calendar was changed. One
+// that is due is decided as it is.
 func (p *preparation) countAnew() {
 	d := p.d
 	m := new(store.Rearm)
@@ -334,7 +335,7 @@ func (p *preparation) countAnew() {
 			continue
 		}
 		sc := p.st.Schedule(d.ids[number])
-		if sc == nil || sc.Number != number || sc.Next != 0 && sc.Next <= p.wall && !p.fellAway(sc) {
+		if sc == nil || sc.Number != number || sc.Next != 0 && sc.Next <= p.wall {
 			continue
 		}
 		if next, ok := p.nextTick(sc, AskAnew); ok && next != sc.Next {
@@ -351,24 +352,20 @@ func (p *preparation) countAnew() {
 // been changed that it did not come to heed: far more than there is between two entries.
 const justNow = int64(10 * time.Minute)
 
-// fellAway reports whether the armed tick of sc, which is due, is none any more, and no
-// other is due in its place: a calendar was changed before its time, and whoever led
-// then has not come to arm the next one.
-func (p *preparation) fellAway(sc *store.Schedule) bool {
-	if p.d.asks(sc) {
-		return false // its trigger alone could say
-	}
-	for i := range sc.Trigger.Except {
-		if c := p.st.Calendar(sc.Trigger.Except[i].Calendar); c != nil && c.Changed >= sc.Next {
-			return false // it came before the change
-		}
-	}
-	rule, err := p.d.rule(p.st, sc)
-	if err != nil || rule.Next(sc.Next-1) == sc.Next {
+// fellAway reports whether the armed tick of sc is none any more: a calendar that was
+// changed before its time excludes it, and nobody has come to arm the next one since. One
+// that came before the change stays a tick.
+func (p *preparation) fellAway(rule Rule, sc *store.Schedule) bool {
+	if len(sc.Trigger.Except) == 0 || rule.Next(sc.Next-1) == sc.Next {
 		return false
 	}
-	next := nextUndecided(rule, sc, sc.Next)
-	return next == 0 || next > p.wall
+	then := *sc
+	then.Trigger.Except = slices.DeleteFunc(slices.Clone(sc.Trigger.Except), func(x store.Exclusion) bool {
+		c := p.st.Calendar(x.Calendar)
+		return c != nil && c.Changed >= sc.Next
+	})
+	before, err := p.d.cfg.Compile(p.st, &then)
+	return err == nil && before.Next(sc.Next-1) != sc.Next
 }
 
 // stamp finds the first tick of a schedule that is about to be set: that is for the

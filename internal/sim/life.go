@@ -189,13 +189,20 @@ func (w *world) dismiss(l *life) {
 	<-gone
 }
 
-// shutdown ends the life in order and returns how long that took, and its error.
+// shutdown ends the life in order and returns how long that took, and its error. One
+// that does not come to start, because its disk hangs, is killed.
 func (w *world) shutdown(n *node, within time.Duration) (time.Duration, error) {
 	l := n.live
 	if l == nil {
 		return 0, nil
 	}
-	<-l.ended
+	select {
+	case <-l.ended:
+	case <-time.After(within):
+		w.rec.say(n.id, "--- killed while it starts")
+		w.crash(n, false)
+		return 0, nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), within)
 	defer cancel()
 	began := time.Now()
