@@ -140,11 +140,11 @@ func Run(t *testing.T, o Options) Report {
 		broken = append(broken, r.nothing(o)...)
 	}
 	if len(broken) > 0 {
-		t.Errorf("seed %d breaks promises:", o.Seed)
+		t.Logf("timeline of seed %d:\n%s", o.Seed, w.rec.timeline())
+		t.Errorf("seed %d breaks promises:", o.Seed) // the end of the output is what is read first
 		for _, b := range broken {
 			t.Errorf("  %s", b)
 		}
-		t.Logf("timeline of seed %d:\n%s", o.Seed, w.rec.timeline())
 	}
 	return r
 }
