@@ -38,6 +38,7 @@ const (
 	RuleMissingDays Rule = "missing-days" // months without a firing
 	RuleDuplicate   Rule = "duplicate"    // a value named more than once
 	RuleWrap        Rule = "wrap"         // a range that runs backwards
+	RuleWeekday     Rule = "weekday"      // weekdays by number in a dialect that counts them from 1 for Sunday
 	RuleGap         Rule = "gap"          // times that the clock jumps over
 	RuleOverlap     Rule = "overlap"      // times that the clock comes by twice
 	RuleEveryDay    Rule = "every-day"    // @every with whole days, in a zone that changes its clock
@@ -67,6 +68,7 @@ func (e *Expr) Lint(from, to time.Time) []Finding {
 	if l.firings() {
 		l.dayFields()
 		l.starMinute()
+		l.weekdays()
 		l.everyField()
 		l.years()
 		l.months()

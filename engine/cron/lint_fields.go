@@ -48,6 +48,30 @@ func (l *linter) starMinute() {
 	}
 }
 
+// weekdays points out numbers of weekdays where 1 is Sunday, as it is nowhere else.
+func (l *linter) weekdays() {
+	if !l.e.opts.Dialect.Has(quartzDays) {
+		return
+	}
+	fields := strings.Fields(l.e.Source())
+	if len(fields) > 0 && strings.Contains(fields[0], "=") { // the zone
+		fields = fields[1:]
+	}
+	const weekday = 5 // after the seconds and four others
+	if len(fields) <= weekday {
+		return // a macro
+	}
+	for item := range strings.SplitSeq(fields[weekday], ",") {
+		day, _, _ := strings.Cut(item, "/")
+		day, _, _ = strings.Cut(day, "#")
+		if strings.ContainsAny(day, "1234567") && !strings.HasPrefix(day, "H") {
+			l.add(Note, RuleWeekday, FieldDayOfWeek, nil,
+				"numbers weekdays from 1 for Sunday, as this dialect does and others do not; %s says the same", FieldDayOfWeek.text(l.e.opts.Dialect, l.ast.DayOfWeek))
+			return
+		}
+	}
+}
+
 // everyField runs the rules that are the same for all fields.
 func (l *linter) everyField() {
 	for _, f := range [...]struct {

@@ -49,6 +49,43 @@ func TestExpr_Lint(t *testing.T) {
 	}
 }
 
+// In the dialect of Quartz 2 is Monday, in all others Tuesday.
+func TestExpr_Lint_Weekday(t *testing.T) {
+	from, to := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		expr    string
+		dialect cron.Dialect
+		want    string // what the expression could say instead; "": it needs not
+	}{
+		{"0 0 9 ? * 2", cron.Quartz, "MON"},
+		{"CRON_TZ=Asia/Tokyo 0 0 9 ? * 2-6", cron.Quartz | cron.ZonePrefix, "MON-FRI"},
+		{"0 0 9 ? * MON,4", cron.Quartz, "MON,WED"},
+		{"0 0 9 ? * 6#3", cron.Quartz, "FRI#3"},
+		{"0 0 9 ? * 6L 2025", cron.Quartz, "FRI#L"},
+		{"0 0 9 ? * MON#2", cron.Quartz, ""},
+		{"0 0 9 ? * */2", cron.Quartz, ""},
+		{"0 0 9 ? * H(2-6)", cron.Quartz | cron.Hashed, ""},
+		{"0 0 9 2 * ?", cron.Quartz, ""},
+		{"@daily", cron.Quartz, ""},
+		{"0 9 * * 2", cron.Standard, ""},
+	} {
+		e, err := cron.Parse(c.expr, cron.WithDialect(c.dialect), cron.WithHashKey("k"))
+		if err != nil {
+			t.Errorf("%q: %v", c.expr, err)
+			continue
+		}
+		got := ""
+		for _, f := range e.Lint(from, to) {
+			if f.Rule == cron.RuleWeekday {
+				got += f.Text
+			}
+		}
+		if c.want == "" && got != "" || c.want != "" && !strings.HasSuffix(got, "; "+c.want+" says the same") {
+			t.Errorf("%q: got %q, want %q", c.expr, got, c.want)
+		}
+	}
+}
+
 // TestExpr_Lint_Times wants the instants of the shifts, for programs.
 func TestExpr_Lint_Times(t *testing.T) {
 	e := cron.MustParse("30 1 * * *", cron.WithZone("America/New_York"))
