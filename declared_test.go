@@ -1,6 +1,8 @@
 package scheduler_test
 
 import (
+	"bytes"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -146,9 +148,130 @@ func TestWithScheduleFile_ADeclarationCountsOnce(t *testing.T) {
 		}
 		findings, err := s.Lint(t.Context(), scheduler.WithScheduleFile(path))
 		if err != nil || !slices.ContainsFunc(findings, func(f scheduler.ScheduleFinding) bool {
-			return f.Schedule == "a" && f.Rule == scheduler.RuleRefused && strings.Contains(f.Text, "version 2, made since, stays")
+			return f.Schedule == "a" && f.Rule == scheduler.RuleRefused && strings.Contains(f.Text, "version 2 stays in force")
 		}) {
 			t.Errorf("lint: %v, %v", findings, err)
+		}
+	})
+}
+
+// A trial that a declaration asks for goes with it; one that was begun by hand goes with
+// the next declaration that is another one.
+func TestWithSchedule_ATrialEndsWithItsDeclaration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		trial := scheduler.Canary(scheduler.Trial{Share: 0.5})
+		var s *scheduler.Scheduler
+		life := func(what, input string, version, trialed int, opts ...scheduler.ScheduleOption) {
+			t.Helper()
+			if s != nil {
+				shutdown(t, s)
+			}
+			s = start(t, scheduler.WithDataDir(dir), scheduler.WithTasks("echo"),
+				scheduler.WithSchedule("s", scheduler.Cron("@daily"), echo.With(input), opts...))
+			if sc := schedule(t, s, "s"); sc.Version != version || sc.Trial != trialed {
+				t.Errorf("%s: version %d, trial %d; want %d and %d", what, sc.Version, sc.Trial, version, trialed)
+			}
+		}
+		byHand := func(input string) {
+			t.Helper()
+			if err := s.Schedule(t.Context(), "s", scheduler.Cron("@daily"), echo.With(input), trial); err != nil {
+				t.Fatal(err)
+			}
+		}
+		life("new", "a", 1, 0)
+		life("on trial", "b", 1, 2, trial)
+		life("taken back", "a", 1, 0)
+		life("taken back, a restart", "a", 1, 0)
+		byHand("c")
+		life("on trial by hand", "a", 1, 3)
+		life("nothing to try", "a", 1, 0, trial)
+		life("on trial again", "b", 1, 4, trial)
+		life("with another share", "b", 1, 5, scheduler.Canary(scheduler.Trial{Share: 0.1}))
+		life("without a trial", "b", 6, 0)
+		life("with a trial that is over", "b", 6, 0, trial)
+		byHand("d")
+		if err := s.PromoteSchedule(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		life("promoted by hand", "b", 7, 0, trial)
+		if err := s.DeleteSchedule(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		life("deleted", "b", 8, 0, trial)
+	})
+}
+
+// What was changed by hand may be so by deleting it first.
+func TestWithSchedule_MadeAgainByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		opts := []scheduler.Option{scheduler.WithDataDir(t.TempDir()), scheduler.WithTasks("echo"),
+			scheduler.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
+			scheduler.WithSchedule("s", scheduler.Every(time.Hour), echo.With(""))}
+		s := start(t, opts...)
+		if err := s.DeleteSchedule(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		mustSchedule(t, s, "s", scheduler.Every(2*time.Hour))
+		shutdown(t, s)
+		s = start(t, opts...)
+		if sc := schedule(t, s, "s"); sc.Version != 2 {
+			t.Errorf("version %d, want 2", sc.Version)
+		}
+		shutdown(t, s)
+		if n := strings.Count(log.String(), "not what it is declared as"); n != 1 {
+			t.Errorf("the log tells %d times of it, want once:\n%s", n, log.String())
+		}
+	})
+}
+
+// A file whose trials are long over is no obstacle to a change of when its schedule runs
+// that was made by hand, nor the other way around.
+func TestWithScheduleFile_ATriggerChangedByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "schedules.yaml")
+		const tried = "schedules:\n  - {id: s, cron: '@daily', task: echo, input: new, canary: {share: 1, runs: 3}}\n"
+		write(t, path, tried)
+		opts := []scheduler.Option{scheduler.WithDataDir(t.TempDir()), scheduler.WithTasks("echo"), scheduler.WithScheduleFile(path)}
+		s := start(t, opts...)
+		mustSchedule(t, s, "s", scheduler.Cron("@hourly"))
+		write(t, path, tried+hourlyB)
+		time.Sleep(3 * time.Second)
+		wantReason(t, s, "")
+		if sc := schedule(t, s, "s"); sc.Version != 2 || len(listed(t, s)) != 2 {
+			t.Errorf("version %d, %v", sc.Version, listed(t, s))
+		}
+		shutdown(t, s)
+		s = start(t, opts...)
+		wantReason(t, s, "")
+		if sc := schedule(t, s, "s"); sc.Version != 2 {
+			t.Errorf("after a restart: version %d", sc.Version)
+		}
+	})
+}
+
+// The Go trigger of a declaration that changes nothing is not asked.
+func TestCustom_IsNotAskedForADeclarationThatCountsNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m moody
+		path := filepath.Join(t.TempDir(), "schedules.yaml")
+		const custom = "schedules:\n  - {id: f, custom: {name: moody}, task: echo}\n"
+		write(t, path, custom)
+		opts := []scheduler.Option{scheduler.WithDataDir(t.TempDir()), scheduler.WithTasks("echo"), m.trigger("moody"),
+			scheduler.WithScheduleFile(path), scheduler.WithSchedule("s", scheduler.Custom("moody", nil), echo.With(""))}
+		s := start(t, opts...)
+		for _, id := range []string{"s", "f"} {
+			mustSchedule(t, s, id, scheduler.Cron("@daily"))
+		}
+		shutdown(t, s)
+		m.set(func() { t.Error("it was asked") })
+		s = start(t, opts...)
+		write(t, path, custom+hourlyB)
+		time.Sleep(3 * time.Second)
+		wantReason(t, s, "")
+		if a, b := schedule(t, s, "s"), schedule(t, s, "f"); a.Version != 2 || b.Version != 2 || len(listed(t, s)) != 3 {
+			t.Errorf("versions %d and %d, %v", a.Version, b.Version, listed(t, s))
 		}
 	})
 }

@@ -278,8 +278,8 @@ func (p *plan) takes(next *prospect) bool {
 		add(cron.Warning, fmt.Sprintf("it would change nothing: it is of generation %d of %q, and generation %d is in force", next.sc.Gen, old.App, old.Gen))
 		return false
 	}
-	if old := next.old; old != nil && old.Canary == nil && old.Declared == store.Sum(&next.sc, next.def.canary) && !store.SameDefinition(old, &next.sc) {
-		add(cron.Warning, fmt.Sprintf("it would change nothing: it was declared so before, and version %d, made since, stays until it is declared otherwise", old.Version))
+	if next.again() && !next.old.Stands(&next.sc) {
+		add(cron.Warning, fmt.Sprintf("it would change nothing: it was declared so before, and version %d stays in force until it is declared otherwise", next.old.Version))
 		return false
 	}
 	return true
@@ -320,6 +320,12 @@ type prospect struct {
 	env      trigger.Env
 	old      *store.Schedule // of its ID; nil if there is none
 	refusals []error         // why it would not be taken, whatever its trigger
+}
+
+// again reports whether the schedule was declared so the last time: then it stays what it
+// is.
+func (p *prospect) again() bool {
+	return p.old != nil && p.old.Declared == store.Sum(&p.sc, p.def.canary)
 }
 
 // prospects looks at definitions beside what the state knows or, before Start, the

@@ -25,10 +25,10 @@ import (
 // WithScheduleFile declares the schedules of a YAML or JSON file, or of all files of a
 // folder that end in .yaml, .yml or .json, and follows their changes while the
 // scheduler runs: what has changed is applied, unchanged schedules are not touched,
-// whatever was made of them by hand since ([WithSchedule]), and
-// files with a fault in them change nothing; the log and [Scheduler.Health] say then
-// what is wrong, by line and column. A schedule whose Go trigger cannot be asked is no
-// such fault: it alone waits ([Custom]). The form of the files is published as
+// whatever was made of them by hand since ([WithSchedule]), and files with a fault in
+// them change nothing; the log and [Scheduler.Health] say then what is wrong, by line and
+// column. A schedule whose Go trigger cannot be asked is no such fault: it alone waits
+// ([Custom]). The form of the files is published as
 // internal/schedfile/schedules.schema.json.
 //
 // The files of one path have one owner, which is the application of [WithApp] unless
@@ -194,7 +194,7 @@ func (s *Scheduler) readFiles(ctx context.Context) (*fileSet, error) {
 		case errors.Is(err, dispatch.ErrSlow):
 			patience = ask.Impatient(patience)
 		}
-		if p.old != nil && p.def.canary != nil && !onlyRuns(p.old, p.sc) {
+		if p.old != nil && p.def.canary != nil && !p.again() && !onlyRuns(p.old, p.sc) {
 			p.refusals = append(p.refusals, fmt.Errorf("%w: a trial changes what runs, not when", ErrInvalid))
 		}
 		for _, err := range p.refusals {
@@ -212,10 +212,10 @@ func onlyRuns(is *store.Schedule, be store.Schedule) bool {
 }
 
 // mayFire returns why a schedule that is to be would never fire, or cannot be asked. It
-// does not ask the Go trigger of one that keeps it.
+// does not ask the Go trigger of one that keeps its tick.
 func (s *Scheduler) mayFire(ctx context.Context, p *prospect, patience time.Duration) error {
 	if p.sc.Trigger.Kind == store.TriggerCustom {
-		if p.def.canary != nil || p.old != nil && keepsTick(p.old, &p.sc) {
+		if p.def.canary != nil || p.again() || p.old != nil && store.KeepsTick(p.old, &p.sc) {
 			return nil
 		}
 		_, err := s.firstTick(ctx, &p.sc, patience)

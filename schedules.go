@@ -275,9 +275,9 @@ func (s *Scheduler) putCustom(ctx context.Context, p *store.PutSchedule, patienc
 	var old *store.Schedule
 	s.node.View(func(st *store.State) { old = st.Schedule(p.Schedule.ID) })
 	again := old != nil && p.Declared != 0 && p.Declared == old.Declared
-	if again || p.Canary == nil && old != nil && keepsTick(old, &p.Schedule) {
+	if again || p.Canary == nil && old != nil && store.KeepsTick(old, &p.Schedule) {
 		same := *p
-		same.Only = cmp.Or(p.Only, old.Version)
+		same.Keep = true
 		err := s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: &same})
 		if p.Only != 0 || !errors.Is(err, ErrConflict) { // else it has changed meanwhile
 			return err
@@ -291,12 +291,6 @@ func (s *Scheduler) putCustom(ctx context.Context, p *store.PutSchedule, patienc
 		p.Next = next
 	}
 	return s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: p})
-}
-
-// keepsTick reports whether a schedule that is changed to a definition keeps its next
-// tick, or has none.
-func keepsTick(old, be *store.Schedule) bool {
-	return store.SameDefinition(old, be) || old.Next != 0 && old.MaxRuns == be.MaxRuns && store.SameTrigger(&old.Trigger, &be.Trigger)
 }
 
 // fires returns an error for a cron expression that no time fits.

@@ -44,7 +44,8 @@ type Trial struct {
 // and the tick. Only what runs may change: the task, its input and options. Another
 // change of the schedule ends the trial; the same one again changes nothing. Where it is
 // declared, in code or in a file, it is on trial once: after it was reverted only when it
-// is declared otherwise. A schedule that is new has no trial.
+// is declared otherwise; and another declaration ends the trial, also one of what is in
+// force. A schedule that is new has no trial.
 func Canary(t Trial) ScheduleOption {
 	return scheduleOption(func(d *scheduleDef) {
 		d.canary = &store.Canary{
@@ -70,8 +71,8 @@ func (s *Scheduler) declareSchedule(ctx context.Context, d *scheduleDef) error {
 	}
 	var is *store.Schedule
 	s.node.View(func(st *store.State) { is = st.Schedule(d.id) })
-	if is != nil && is.Declared == once.sum && is.Canary == nil && !store.SameDefinition(is, &as) {
-		s.cfg.logger.Warn("schedule was changed since it was declared, and stays so until it is declared otherwise",
+	if is != nil && is.Declared == once.sum && !is.Stands(&as) {
+		s.cfg.logger.Warn("schedule is not what it is declared as, and stays so until it is declared otherwise",
 			keyScheduleID, d.id, keyVersion, is.Version)
 	}
 	return nil

@@ -37,6 +37,8 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 		return Result{Code: CodeNotFound, Text: n.ID}
 	case p.Only != 0 && (old == nil || old.Version != p.Only):
 		return Result{Code: CodeConflict, Text: "the schedule is of another version"}
+	case p.Keep && old == nil:
+		return Result{Code: CodeConflict, Text: "the schedule has no tick to keep"}
 	case old == nil:
 		s.create(&n, p.Next)
 	default:
@@ -50,6 +52,9 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 		if p.Canary != nil {
 			return s.try(old, &n, p)
 		}
+		if p.Keep && !KeepsTick(old, &n) {
+			return Result{Code: CodeConflict, Text: "the schedule does not keep its tick"}
+		}
 		s.change(&n, old, p.Next)
 	}
 	n.ChangedAt = s.meta.Wall
@@ -59,6 +64,12 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 	s.set(&n)
 	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
 	return Result{N: n.Version}
+}
+
+// KeepsTick reports whether a schedule that is changed to a definition keeps the tick
+// that is armed, or has none.
+func KeepsTick(old, be *Schedule) bool {
+	return SameDefinition(old, be) || old.Next != 0 && SameTrigger(&old.Trigger, &be.Trigger)
 }
 
 // change gives a changed definition the place in time of the old one. A version on
@@ -99,6 +110,9 @@ func (s *State) create(n *Schedule, next int64) {
 		n.Number, n.Version = old.Number, old.Last+1
 		n.Last, n.Since = n.Version, n.Version
 		n.Decided, n.Loose, n.Ledger, n.Other = old.Decided, old.Loose, old.Ledger, old.Other
+		if n.Declared == 0 { // by hand
+			n.Declared = old.Declared
+		}
 		s.countAnew(n, old)
 		return
 	}
@@ -130,10 +144,14 @@ func (s *State) countAnew(n, old *Schedule) {
 	n.decideFrom(s.now(is))
 }
 
-// declared notes by whom sc, which stays as it is, was declared as what.
+// declared notes by whom sc, which stays as it is, was declared as what. What is on trial
+// beside it is not, if the declaration is another one than the last.
 func (s *State) declared(sc, as *Schedule) {
 	n := *sc
 	n.declaredBy(as.App, as.Gen, as.Declared)
+	if n.Declared != sc.Declared && n.Canary != nil && SameDefinition(sc, as) {
+		s.endTrial(&n, false, Reverted+": what is in force was declared")
+	}
 	if n.App == sc.App && n.Gen == sc.Gen && n.Declared == sc.Declared {
 		return
 	}

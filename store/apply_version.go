@@ -45,6 +45,18 @@ func (sc *Schedule) definition() *Schedule {
 	}
 }
 
+// tried returns the definition of sc with what is on trial.
+func (sc *Schedule) tried() *Schedule {
+	def, c := sc.definition(), sc.Canary
+	def.Spec, def.Input, def.Meta = c.Spec, c.Input, c.Meta
+	return def
+}
+
+// Stands reports whether sc is of a definition, or tries it.
+func (sc *Schedule) Stands(def *Schedule) bool {
+	return SameDefinition(sc, def) || sc.Canary != nil && SameDefinition(sc.tried(), def)
+}
+
 // keepVersion writes a version's row, and forgets the oldest one.
 func (s *State) keepVersion(v *ScheduleVersion) {
 	s.dirty.Versions[VersionKey{v.Number, v.Version}] = v
@@ -121,10 +133,8 @@ func (s *State) applyEndCanary(c *EndCanary) Result {
 // it, and notes how.
 func (s *State) endTrial(n *Schedule, promote bool, how string) {
 	c := n.Canary
-	tried := *n
-	tried.Spec, tried.Input, tried.Meta = c.Spec, c.Input, c.Meta
 	s.keepVersion(&ScheduleVersion{
-		Number: n.Number, Version: c.Version, At: c.At, Author: c.Author, Note: c.Note, Trial: how, Schedule: tried.definition(),
+		Number: n.Number, Version: c.Version, At: c.At, Author: c.Author, Note: c.Note, Trial: how, Schedule: n.tried(),
 	})
 	if promote {
 		n.Version, n.Spec, n.Input, n.Meta = c.Version, c.Spec, c.Input, c.Meta

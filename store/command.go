@@ -189,6 +189,7 @@ type PutSchedule struct {
 	Author   string   `msg:"u,omitempty"`
 	Note     string   `msg:"n,omitempty"`
 	Only     uint64   `msg:"o,omitempty"` // refused unless the schedule is of this version; 0 = whatever it is
+	Keep     bool     `msg:"k,omitempty"` // Next is not known: refused as a conflict if it would count, see [KeepsTick]
 
 	// Declared is, for a declaration that is made again and again, the [Sum] of it. One
 	// that is as the last one was changes nothing: what was changed by hand since stays.

@@ -3204,8 +3204,8 @@ func (z *PutCalendar) Msgsize() (s int) {
 func (z *PutSchedule) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(7)
-	var zb0001Mask uint8 /* 7 bits */
+	zb0001Len := uint32(8)
+	var zb0001Mask uint8 /* 8 bits */
 	_ = zb0001Mask
 	if z.Next == 0 {
 		zb0001Len--
@@ -3223,13 +3223,17 @@ func (z *PutSchedule) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x10
 	}
-	if z.Declared == 0 {
+	if z.Keep == false {
 		zb0001Len--
 		zb0001Mask |= 0x20
 	}
-	if z.Canary == nil {
+	if z.Declared == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x40
+	}
+	if z.Canary == nil {
+		zb0001Len--
+		zb0001Mask |= 0x80
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -3264,11 +3268,16 @@ func (z *PutSchedule) MarshalMsg(b []byte) (o []byte, err error) {
 			o = msgp.AppendUint64(o, z.Only)
 		}
 		if (zb0001Mask & 0x20) == 0 { // if not omitted
+			// string "k"
+			o = append(o, 0xa1, 0x6b)
+			o = msgp.AppendBool(o, z.Keep)
+		}
+		if (zb0001Mask & 0x40) == 0 { // if not omitted
 			// string "d"
 			o = append(o, 0xa1, 0x64)
 			o = msgp.AppendUint64(o, z.Declared)
 		}
-		if (zb0001Mask & 0x40) == 0 { // if not omitted
+		if (zb0001Mask & 0x80) == 0 { // if not omitted
 			// string "c"
 			o = append(o, 0xa1, 0x63)
 			if z.Canary == nil {
@@ -3333,6 +3342,12 @@ func (z *PutSchedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Only")
 				return
 			}
+		case "k":
+			z.Keep, bts, err = msgp.ReadBoolBytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Keep")
+				return
+			}
 		case "d":
 			z.Declared, bts, err = msgp.ReadUint64Bytes(bts)
 			if err != nil {
@@ -3370,7 +3385,7 @@ func (z *PutSchedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *PutSchedule) Msgsize() (s int) {
-	s = 1 + 2 + z.Schedule.Msgsize() + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Author) + 2 + msgp.StringPrefixSize + len(z.Note) + 2 + msgp.Uint64Size + 2 + msgp.Uint64Size + 2
+	s = 1 + 2 + z.Schedule.Msgsize() + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Author) + 2 + msgp.StringPrefixSize + len(z.Note) + 2 + msgp.Uint64Size + 2 + msgp.BoolSize + 2 + msgp.Uint64Size + 2
 	if z.Canary == nil {
 		s += msgp.NilSize
 	} else {

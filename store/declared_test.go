@@ -56,3 +56,39 @@ func TestState_Queues_forgets_those_that_were_merely_used(t *testing.T) {
 		t.Error("the digest says that nothing has happened")
 	}
 }
+
+// Whoever has not asked a Go trigger for its next tick, because it would not count, may
+// have looked at an older state.
+func TestSchedule_a_tick_that_is_to_be_kept(t *testing.T) {
+	m := newMachine(t)
+	c := put(minute, 0)
+	c.Schedule.Keep, c.Schedule.Declared = true, 1
+	want := func(what string, want store.Code) {
+		t.Helper()
+		if res := m.do(c); res.Code != want {
+			t.Errorf("%s: %+v, want %v", what, res, want)
+		}
+	}
+	want("a new schedule", store.CodeConflict)
+	first := put(minute, epoch+minute)
+	first.Schedule.Declared = 1
+	m.ok(first)
+	want("the same", store.OK)
+	c.Schedule.Schedule.Input, c.Schedule.Declared = []byte("2"), 2
+	want("what keeps its tick", store.OK)
+	m.ok(put(2*minute, epoch+2*minute)) // by hand
+	want("a declaration that counts no more", store.OK)
+	m.ok(func() store.Command { // what it is, is declared
+		c := put(2*minute, 0)
+		c.Schedule.Declared = 3
+		return c
+	}())
+	want("one that counts again", store.CodeConflict)
+	if sc := m.s.Schedule("s"); sc.Version != 3 || sc.Next != epoch+2*minute || sc.Declared != 3 {
+		t.Errorf("it is %+v", sc)
+	}
+	m.do(store.Command{Kind: store.KindRearm, Rearm: &store.Rearm{Ticks: []store.RearmTick{{Schedule: "s", Version: 3, Armed: epoch + 2*minute}}}})
+	c = put(2*minute, 0)
+	c.Schedule.Keep, c.Schedule.Schedule.Input = true, []byte("3")
+	want("one that has no tick", store.CodeConflict)
+}

@@ -78,6 +78,7 @@ func (g *Generator) putSchedule(s *store.State) store.Command {
 	if g.one(3) {
 		p.Declared = uint64(1 + g.rng.IntN(3))
 	}
+	p.Keep = g.one(10)
 	return store.Command{Kind: store.KindPutSchedule, Schedule: p}
 }
 
