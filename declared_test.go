@@ -275,3 +275,50 @@ func TestCustom_IsNotAskedForADeclarationThatCountsNoMore(t *testing.T) {
 		}
 	})
 }
+
+func TestMaxRuns_Changed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var notes journal
+		s := start(t, beat(&notes))
+		for _, c := range []struct {
+			what  string
+			every time.Duration
+			most  int
+			want  []string
+		}{
+			{"five", time.Minute, 5, []string{"1m0s", "2m0s", "3m0s"}},
+			{"fewer than there were", time.Minute, 2, nil},
+			{"of another trigger", 2 * time.Minute, 3, nil},
+			{"one more", 2 * time.Minute, 4, []string{"12m0s"}},
+		} {
+			mustSchedule(t, s, "s", scheduler.Every(c.every), scheduler.MaxRuns(c.most))
+			time.Sleep(200 * time.Second)
+			synctest.Wait()
+			wantLines(t, c.what, notes.take(), c.want...)
+		}
+	})
+}
+
+func TestMaxRuns_DeclaredWithMore(t *testing.T) {
+	for name, trigger := range map[string]scheduler.Trigger{
+		"cron": scheduler.Cron("* * * * *"), "every": scheduler.Every(time.Minute), "after": scheduler.After(time.Minute),
+		"custom": scheduler.Custom("each", map[string]any{"Every": time.Minute}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var notes journal
+				dir := t.TempDir()
+				for life, most := range []int{1, 1, 2, 2} {
+					s := start(t, beat(&notes), scheduler.WithDataDir(dir), scheduler.WithTrigger("each", each),
+						scheduler.WithSchedule("s", trigger, echo.With(""), scheduler.MaxRuns(most)))
+					time.Sleep(3 * time.Minute)
+					synctest.Wait()
+					if n, want := len(notes.take()), []int{1, 0, 1, 0}[life]; n != want {
+						t.Errorf("life %d, at most %d runs: %d, want %d", life, most, n, want)
+					}
+					shutdown(t, s)
+				}
+			})
+		})
+	}
+}

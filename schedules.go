@@ -151,7 +151,8 @@ func EndAt(t time.Time) ScheduleOption {
 }
 
 // MaxRuns ends a schedule once its ticks have made n runs; starts by hand and
-// backfills do not count. Default: 0, no bound. A higher number later lets it go on.
+// backfills do not count. Default: 0, no bound. A higher number later lets it go on, a
+// lower one may end it at once.
 func MaxRuns(n int) ScheduleOption {
 	return scheduleOption(func(d *scheduleDef) { d.maxRuns = n })
 }

@@ -83,8 +83,11 @@ func (s *State) change(n, old *Schedule, next int64) {
 	n.declaredBy(app, gen, sum)
 	n.Version, n.Last, n.Canary = old.Last+1, old.Last+1, nil
 	if SameTrigger(&old.Trigger, &n.Trigger) {
-		if n.Next == 0 && !n.spent() && !n.follows() {
-			n.Next = next // there may be more runs than before
+		switch {
+		case n.spent(): // there may be fewer runs than before
+			s.afterLast(n)
+		case n.Next == 0 && (!n.follows() || len(n.Live) == 0):
+			n.Next = next // there may be more
 		}
 		return
 	}
@@ -95,6 +98,9 @@ func (s *State) change(n, old *Schedule, next int64) {
 	n.Decided, n.Loose, n.Waiting = was.Decided, was.Loose, nil
 	n.Next, n.Since = next, n.Version
 	s.countAnew(n, old)
+	if n.spent() {
+		n.Next = 0
+	}
 }
 
 // create gives a schedule that is to be its place in time. One that was deleted
