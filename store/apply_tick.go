@@ -68,7 +68,7 @@ func (s *State) applyRearm(m *Rearm) Result {
 	for i := range m.Ticks {
 		t := &m.Ticks[i]
 		old := s.Schedule(t.Schedule)
-		if old == nil || old.Version != t.Version || old.Next != t.Armed || old.spent() {
+		if old == nil || old.Version != t.Version || old.Next != t.Armed || t.Calendars != s.CalendarsOf(old) || old.spent() {
 			continue
 		}
 		n := *old

@@ -195,6 +195,10 @@ type PutSchedule struct {
 	// that is as the last one was changes nothing: what was changed by hand since stays.
 	Declared uint64 `msg:"d,omitempty"`
 
+	// Calendars is [State.CalendarsOf] the schedule as it was seen by who found Next. If
+	// they have changed since, the leader looks again.
+	Calendars uint64 `msg:"v,omitempty"`
+
 	// Canary, if it is set, puts what the schedule runs on trial instead: its Share,
 	// Allowed, MaxTook and Need count. Nothing else may change.
 	Canary *Canary `msg:"c,omitempty"`
@@ -281,7 +285,8 @@ type DecidedSpan struct {
 	Reason  string      `msg:"r,omitempty"`
 }
 
-// Rearm moves armed ticks after the wall clock was set back.
+// Rearm moves armed ticks: the wall clock was set back, or a calendar was changed. A part
+// of it that has been overtaken changes nothing.
 type Rearm struct {
 	Ticks []RearmTick `msg:"t"`
 }
@@ -292,6 +297,9 @@ type RearmTick struct {
 	Version  uint64 `msg:"v"`
 	Armed    int64  `msg:"a"`
 	Next     int64  `msg:"x,omitempty"`
+
+	// Calendars is [State.CalendarsOf] the schedule as the leader saw it.
+	Calendars uint64 `msg:"c,omitempty"`
 }
 
 // OpenSession registers a node or worker under a new session number, returned as

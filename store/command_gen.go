@@ -3204,8 +3204,8 @@ func (z *PutCalendar) Msgsize() (s int) {
 func (z *PutSchedule) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(8)
-	var zb0001Mask uint8 /* 8 bits */
+	zb0001Len := uint32(9)
+	var zb0001Mask uint16 /* 9 bits */
 	_ = zb0001Mask
 	if z.Next == 0 {
 		zb0001Len--
@@ -3231,9 +3231,13 @@ func (z *PutSchedule) MarshalMsg(b []byte) (o []byte, err error) {
 		zb0001Len--
 		zb0001Mask |= 0x40
 	}
-	if z.Canary == nil {
+	if z.Calendars == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x80
+	}
+	if z.Canary == nil {
+		zb0001Len--
+		zb0001Mask |= 0x100
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -3278,6 +3282,11 @@ func (z *PutSchedule) MarshalMsg(b []byte) (o []byte, err error) {
 			o = msgp.AppendUint64(o, z.Declared)
 		}
 		if (zb0001Mask & 0x80) == 0 { // if not omitted
+			// string "v"
+			o = append(o, 0xa1, 0x76)
+			o = msgp.AppendUint64(o, z.Calendars)
+		}
+		if (zb0001Mask & 0x100) == 0 { // if not omitted
 			// string "c"
 			o = append(o, 0xa1, 0x63)
 			if z.Canary == nil {
@@ -3354,6 +3363,12 @@ func (z *PutSchedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Declared")
 				return
 			}
+		case "v":
+			z.Calendars, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Calendars")
+				return
+			}
 		case "c":
 			if msgp.IsNil(bts) {
 				bts, err = msgp.ReadNilBytes(bts)
@@ -3385,7 +3400,7 @@ func (z *PutSchedule) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *PutSchedule) Msgsize() (s int) {
-	s = 1 + 2 + z.Schedule.Msgsize() + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Author) + 2 + msgp.StringPrefixSize + len(z.Note) + 2 + msgp.Uint64Size + 2 + msgp.BoolSize + 2 + msgp.Uint64Size + 2
+	s = 1 + 2 + z.Schedule.Msgsize() + 2 + msgp.Int64Size + 2 + msgp.StringPrefixSize + len(z.Author) + 2 + msgp.StringPrefixSize + len(z.Note) + 2 + msgp.Uint64Size + 2 + msgp.BoolSize + 2 + msgp.Uint64Size + 2 + msgp.Uint64Size + 2
 	if z.Canary == nil {
 		s += msgp.NilSize
 	} else {
@@ -3501,12 +3516,16 @@ func (z *Rearm) Msgsize() (s int) {
 func (z *RearmTick) MarshalMsg(b []byte) (o []byte, err error) {
 	o = msgp.Require(b, z.Msgsize())
 	// check for omitted fields
-	zb0001Len := uint32(4)
-	var zb0001Mask uint8 /* 4 bits */
+	zb0001Len := uint32(5)
+	var zb0001Mask uint8 /* 5 bits */
 	_ = zb0001Mask
 	if z.Next == 0 {
 		zb0001Len--
 		zb0001Mask |= 0x8
+	}
+	if z.Calendars == 0 {
+		zb0001Len--
+		zb0001Mask |= 0x10
 	}
 	// variable map header, size zb0001Len
 	o = append(o, 0x80|uint8(zb0001Len))
@@ -3526,6 +3545,11 @@ func (z *RearmTick) MarshalMsg(b []byte) (o []byte, err error) {
 			// string "x"
 			o = append(o, 0xa1, 0x78)
 			o = msgp.AppendInt64(o, z.Next)
+		}
+		if (zb0001Mask & 0x10) == 0 { // if not omitted
+			// string "c"
+			o = append(o, 0xa1, 0x63)
+			o = msgp.AppendUint64(o, z.Calendars)
 		}
 	}
 	return
@@ -3573,6 +3597,12 @@ func (z *RearmTick) UnmarshalMsg(bts []byte) (o []byte, err error) {
 				err = msgp.WrapError(err, "Next")
 				return
 			}
+		case "c":
+			z.Calendars, bts, err = msgp.ReadUint64Bytes(bts)
+			if err != nil {
+				err = msgp.WrapError(err, "Calendars")
+				return
+			}
 		default:
 			bts, err = msgp.Skip(bts)
 			if err != nil {
@@ -3587,7 +3617,7 @@ func (z *RearmTick) UnmarshalMsg(bts []byte) (o []byte, err error) {
 
 // Msgsize returns an upper bound estimate of the number of bytes occupied by the serialized message
 func (z *RearmTick) Msgsize() (s int) {
-	s = 1 + 2 + msgp.StringPrefixSize + len(z.Schedule) + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size
+	s = 1 + 2 + msgp.StringPrefixSize + len(z.Schedule) + 2 + msgp.Uint64Size + 2 + msgp.Int64Size + 2 + msgp.Int64Size + 2 + msgp.Uint64Size
 	return
 }
 

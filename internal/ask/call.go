@@ -145,7 +145,7 @@ func (c *calls) hangs(key callKey, q *dispatch.Question) bool {
 // asked later.
 func same(a, b *dispatch.Question) bool {
 	x, y := a.Schedule, b.Schedule
-	return a.Kind == b.Kind && a.Now <= b.Now && x.Number == y.Number && x.Version == y.Version && x.Next == y.Next && x.Pause == y.Pause &&
+	return a.Kind == b.Kind && a.Fell == b.Fell && a.Now <= b.Now && x.Number == y.Number && x.Version == y.Version && x.Next == y.Next && x.Pause == y.Pause &&
 		slices.Equal(x.Decided, y.Decided) && slices.Equal(x.Waiting, y.Waiting) &&
 		store.SameTrigger(&x.Trigger, &y.Trigger) // its calendars may have changed
 }

@@ -17,6 +17,7 @@ type Question struct {
 	Kind     dispatch.QuestionKind `json:"kind"`
 	Now      int64                 `json:"now"`
 	Schedule []byte                `json:"schedule"` // as it is stored
+	Fell     bool                  `json:"fell,omitempty"`
 }
 
 // A Reply is a [dispatch.Answer] on its way back, or says why there is none.
@@ -38,12 +39,12 @@ func encodeQuestion(q *dispatch.Question) (*Question, error) {
 	if err != nil {
 		return nil, fmt.Errorf("question of the trigger: %w", err)
 	}
-	return &Question{q.Kind, q.Now, sc}, nil
+	return &Question{q.Kind, q.Now, sc, q.Fell}, nil
 }
 
 // Reply answers a question of another node.
 func (a *Asker) Reply(asked *Question) *Reply {
-	q := &dispatch.Question{Kind: asked.Kind, Now: asked.Now, Schedule: new(store.Schedule)}
+	q := &dispatch.Question{Kind: asked.Kind, Now: asked.Now, Fell: asked.Fell, Schedule: new(store.Schedule)}
 	if _, err := q.Schedule.UnmarshalMsg(asked.Schedule); err != nil || !q.Valid() {
 		return &Reply{Unknown: true} // of a build to come
 	}

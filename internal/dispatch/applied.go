@@ -127,7 +127,7 @@ func (d *Dispatcher) granted(e *store.Event) lease {
 }
 
 // takeBack undoes reservations of leases, and decisions of ticks, that the state
-// refused.
+// refused, and looks again at what a change of a calendar has overtaken.
 func (d *Dispatcher) takeBack(st *store.State, b *store.Batch, results []store.Result) {
 	for i := range min(len(b.Commands), len(results)) {
 		c, res := &b.Commands[i], &results[i]
@@ -138,6 +138,10 @@ func (d *Dispatcher) takeBack(st *store.State, b *store.Batch, results []store.R
 			d.tickRefused(st, c.Tick, res)
 		case c.Start != nil && res.Code != store.OK:
 			d.startRefused(st, c.Start, res)
+		case c.Rearm != nil:
+			d.rearmRefused(st, c.Rearm)
+		case c.Schedule != nil && res.Code == store.OK && !c.Schedule.Keep && c.Schedule.Canary == nil:
+			d.overtaken(st, c.Schedule)
 		}
 	}
 }
@@ -170,6 +174,28 @@ func (d *Dispatcher) tickRefused(st *store.State, t *store.TickCommand, res *sto
 	}
 	delete(d.armed, sc.Number)
 	d.armTick(st, sc)
+}
+
+// rearmRefused decides anew those armed ticks whose time had come and that were not moved.
+func (d *Dispatcher) rearmRefused(st *store.State, m *store.Rearm) {
+	for i := range m.Ticks {
+		t := &m.Ticks[i]
+		if sc := st.Schedule(t.Schedule); sc != nil && sc.Next == t.Armed && d.armed[sc.Number] == deciding {
+			delete(d.armed, sc.Number)
+			d.armTick(st, sc)
+		}
+	}
+}
+
+// overtaken has a schedule that was set find its next tick anew, if a calendar was changed
+// since that was found.
+func (d *Dispatcher) overtaken(st *store.State, put *store.PutSchedule) {
+	if put.Calendars == st.CalendarsOf(&put.Schedule) {
+		return
+	}
+	if sc := st.Schedule(put.Schedule.ID); sc != nil {
+		d.recountOf(sc)
+	}
 }
 
 func (d *Dispatcher) untilDue(r *store.Run) time.Duration {

@@ -39,12 +39,13 @@ type Question struct {
 	// the place of their names.
 	Schedule *store.Schedule
 	Now      int64 // ns wall
+	Fell     bool  // of AskTick: the armed tick is none any more, a calendar has taken it away
 }
 
 // An Answer is what a trigger says to a [Question].
 type Answer struct {
 	// Tick decides the armed tick and those after it, but for the ID of a run; nil if
-	// the armed tick was still to come, or had its outcome already.
+	// none of those to be decided had come yet.
 	Tick *store.TickCommand
 	// Next is the tick after the armed one, or the one after Now; 0 if there is none.
 	Next int64
@@ -62,17 +63,16 @@ const maxListed = 256
 func (q *Question) Answer(rule Rule) Answer {
 	sc := q.Schedule
 	w := &walker{Rule: rule, known: make(map[int64]int64)}
-	_, done := sc.DecidedAt(sc.Next)
 	switch {
 	case q.Kind == AskStarts:
 		return w.list(sc.Waiting[0])
 	case q.Kind != AskTick:
 		return Answer{Next: nextUndecided(w, sc, q.Now)}
-	case done || q.Now < sc.Next:
+	case q.Now < sc.Next:
 		return Answer{Next: nextUndecided(w, sc, sc.Next)}
 	default:
-		t := verdict(w, sc, q.Now)
-		return Answer{Tick: t, Next: t.Next}
+		t, next := decision(w, sc, q.Now, q.Fell)
+		return Answer{Tick: t, Next: next}
 	}
 }
 
@@ -160,6 +160,7 @@ func (a *ask) about(sc *store.Schedule) bool {
 func (d *Dispatcher) pose(st *store.State, sc *store.Schedule, kind QuestionKind, a *ask) {
 	wall, _ := d.cfg.Now()
 	a.question, a.answer, a.again, a.outdated = NewQuestion(st, sc, kind, wall), nil, 0, false
+	a.question.Fell = kind == AskTick && d.fellAway(st, sc)
 	d.cfg.Ask(a.question)
 }
 

@@ -163,17 +163,19 @@ func excuse(t *store.TickCommand) {
 
 // decideBy is decide by a rule.
 func (p *preparation) decideBy(rule Rule, sc *store.Schedule) {
-	// The wall clock was set back, and a change of the trigger has armed a tick that had
-	// its outcome before; or it fell away.
-	if _, done := sc.DecidedAt(sc.Next); done || p.fellAway(rule, sc) {
-		p.ticks++
-		p.d.armed[sc.Number] = deciding
-		p.add(store.Command{Kind: store.KindRearm, Rearm: &store.Rearm{Ticks: []store.RearmTick{
-			{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next, Next: nextUndecided(rule, sc, sc.Next)},
-		}}})
+	t, next := decision(rule, sc, p.now(sc.Trigger.TickClock()), p.d.fellAway(p.st, sc))
+	if t != nil {
+		p.propose(sc, t)
 		return
 	}
-	p.propose(sc, verdict(rule, sc, p.now(sc.Trigger.TickClock())))
+	p.ticks++
+	p.d.armed[sc.Number] = deciding
+	p.add(store.Command{Kind: store.KindRearm, Rearm: &store.Rearm{Ticks: []store.RearmTick{p.rearmed(sc, next)}}})
+}
+
+// rearmed arms another tick of sc.
+func (p *preparation) rearmed(sc *store.Schedule, next int64) store.RearmTick {
+	return store.RearmTick{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next, Next: next, Calendars: p.st.CalendarsOf(sc)}
 }
 
 // propose adds the command that decides the armed tick of sc.
@@ -275,7 +277,7 @@ func (p *preparation) rearm() {
 			continue
 		}
 		if next, ok := p.nextTick(sc, AskBack); ok && next != 0 && next < sc.Next {
-			m.Ticks = append(m.Ticks, store.RearmTick{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next, Next: next})
+			m.Ticks = append(m.Ticks, p.rearmed(sc, next))
 		}
 	}
 	d.rearm = left
@@ -312,15 +314,26 @@ func (d *Dispatcher) mayRearm() bool {
 // calendarSet has the schedules that exclude a calendar find their next tick anew.
 func (d *Dispatcher) calendarSet(st *store.State, name string) {
 	for sc := range st.SchedulesWithout(name) {
+		stood := d.rules[sc.Number].err != nil
 		delete(d.rules, sc.Number)
+		if stood { // what was due meanwhile has no timer any more
+			d.disarm(sc.Number)
+			d.armTick(st, sc)
+			d.armWait(sc, st.Meta().Elapsed)
+		}
 		for _, kind := range questionKinds {
 			if a := d.questions[askKey{sc.Number, kind}]; a != nil {
 				a.outdated = true
 			}
 		}
-		d.ids[sc.Number] = sc.ID
-		d.recount = append(d.recount, sc.Number)
+		d.recountOf(sc)
 	}
+}
+
+// recountOf has a schedule find its next tick anew.
+func (d *Dispatcher) recountOf(sc *store.Schedule) {
+	d.ids[sc.Number] = sc.ID
+	d.recount = append(d.recount, sc.Number)
 }
 
 // countAnew has the state arm the ticks that come now that a calendar was changed. One
@@ -339,7 +352,7 @@ func (p *preparation) countAnew() {
 			continue
 		}
 		if next, ok := p.nextTick(sc, AskAnew); ok && next != sc.Next {
-			m.Ticks = append(m.Ticks, store.RearmTick{Schedule: sc.ID, Version: sc.Version, Armed: sc.Next, Next: next})
+			m.Ticks = append(m.Ticks, p.rearmed(sc, next))
 		}
 	}
 	d.recount = left
@@ -355,16 +368,21 @@ const justNow = int64(10 * time.Minute)
 // fellAway reports whether the armed tick of sc is none any more: a calendar that was
 // changed before its time excludes it, and nobody has come to arm the next one since. One
 // that came before the change stays a tick.
-func (p *preparation) fellAway(rule Rule, sc *store.Schedule) bool {
-	if len(sc.Trigger.Except) == 0 || rule.Next(sc.Next-1) == sc.Next {
+func (d *Dispatcher) fellAway(st *store.State, sc *store.Schedule) bool {
+	if st.CalendarsOf(sc) == 0 {
 		return false
 	}
 	then := *sc
 	then.Trigger.Except = slices.DeleteFunc(slices.Clone(sc.Trigger.Except), func(x store.Exclusion) bool {
-		c := p.st.Calendar(x.Calendar)
+		c := st.Calendar(x.Calendar)
 		return c != nil && c.Changed >= sc.Next
 	})
-	before, err := p.d.cfg.Compile(p.st, &then)
+	if d.asks(sc) { // its calendars tell
+		then.Trigger.Kind, then.Trigger.Times = store.TriggerTimes, []int64{sc.Next}
+	} else if rule, err := d.rule(st, sc); err != nil || rule.Next(sc.Next-1) == sc.Next {
+		return false
+	}
+	before, err := d.cfg.Compile(st, &then)
 	return err == nil && before.Next(sc.Next-1) != sc.Next
 }
 
@@ -382,5 +400,5 @@ func (d *Dispatcher) stamp(b *store.Batch, st *store.State, put *store.PutSchedu
 	if put.Schedule.Trigger.TickClock() == store.Elapsed {
 		now = b.Elapsed
 	}
-	put.Next = rule.Next(now)
+	put.Next, put.Calendars = rule.Next(now), st.CalendarsOf(&put.Schedule)
 }

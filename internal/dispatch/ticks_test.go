@@ -2,7 +2,6 @@ package dispatch_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -113,126 +112,6 @@ func TestDispatcher_Tick(t *testing.T) {
 			t.Errorf("grants: got %d, want %d", got, want)
 		}
 	})
-}
-
-// A leader may fall right after a calendar was changed, before it has armed other ticks.
-func TestDispatcher_Lead_heeds_calendars_that_were_just_changed(t *testing.T) {
-	for name, c := range map[string]struct {
-		after    time.Duration // until another one leads
-		from, to int64         // of the new exclusion, both included
-		other    bool          // another calendar is changed before it leads
-		want     []int64       // the ticks that run within twelve minutes
-	}{
-		"before the tick":                   {10 * time.Second, noon, noon + 10*minute, false, []int64{noon + 11*minute, noon + 12*minute}},
-		"after the tick":                    {90 * time.Second, noon, noon + 10*minute, false, []int64{noon + 11*minute, noon + 12*minute}},
-		"after a change of another one":     {90 * time.Second, noon, noon + 10*minute, true, []int64{noon + 11*minute, noon + 12*minute}},
-		"after the tick and the next one":   {11*time.Minute + 30*time.Second, noon, noon + 10*minute, false, []int64{noon + 11*minute, noon + 12*minute}},
-		"after a tick that is not excluded": {90 * time.Second, noon + 2*minute, noon + 12*minute, false, []int64{noon + minute}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := withCalendars(t)
-			w.pass(time.Second)
-			w.d.Lead(w.st, false) // it falls with the change
-			w.batch(calendar("holidays", store.Span{From: c.from, To: c.to + 1}))
-			w.wall, w.elapsed = w.wall+int64(c.after), w.elapsed+int64(c.after)
-			if c.other {
-				w.batch(calendar("other", store.Span{From: 1, To: 3}))
-			}
-			w.d.Lead(w.st, true)
-			for end := noon + 12*minute; w.wall <= end; w.pass(time.Second) {
-				w.batch()
-			}
-			var ran []int64
-			for row := range w.st.UnflushedTicks() {
-				if row.To >= c.from && row.From <= c.to {
-					t.Errorf("a tick that is excluded has a row: %+v", row)
-				}
-				if row.Outcome == store.TickRan {
-					ran = append(ran, row.From)
-				}
-			}
-			if !slices.Equal(ran, c.want) {
-				t.Errorf("ticks that ran: got %v, want %v", ran, c.want)
-			}
-		})
-	}
-}
-
-// What was decided before the entry that changes a calendar, and comes after it, is
-// decided anew.
-func TestDispatcher_a_calendar_on_the_way_refuses_the_tick(t *testing.T) {
-	w := withCalendars(t)
-	w.wall, w.elapsed = w.wall+minute-int64(50*time.Millisecond), w.elapsed+minute-int64(50*time.Millisecond)
-	change := &store.Batch{Level: store.FormatLevel, Wall: w.wall, Elapsed: w.elapsed, Commands: []store.Command{
-		calendar("holidays", store.Span{From: noon, To: noon + minute + 1}),
-	}}
-	ahead := &store.Batch{Level: store.FormatLevel, Wall: w.wall, Elapsed: w.elapsed}
-	w.d.Prepare(ahead, w.st)
-	if len(ahead.Commands) == 0 {
-		t.Fatal("nothing was decided ahead")
-	}
-	for _, entry := range []*store.Batch{change, ahead} {
-		w.index++
-		res, ev := w.st.Apply(w.index, 1, entry)
-		w.d.Applied(w.st, entry, res, ev)
-	}
-	for range 100 {
-		w.batch()
-		w.pass(time.Second)
-	}
-	if rows := w.ticks(); len(rows) != 1 || rows[0].From != noon+2*minute || rows[0].Outcome != store.TickRan {
-		t.Errorf("ledger: got %+v, want that the tick after the excluded one ran", rows)
-	}
-}
-
-// withCalendars returns a world with the calendars "holidays" and "other", and a
-// schedule of every minute that keeps to both.
-func withCalendars(t *testing.T) *world {
-	t.Helper()
-	w := newWorld(t, 100, func(cfg *dispatch.Config) {
-		cfg.Compile = func(st *store.State, sc *store.Schedule) (dispatch.Rule, error) {
-			r := without{every: every(sc.Trigger.Every)}
-			for _, x := range sc.Trigger.Except {
-				r.spans = append(r.spans, st.Calendar(x.Calendar).Except[0].Spans...)
-			}
-			return r, nil
-		}
-	})
-	w.batch(calendar("holidays", store.Span{From: 1, To: 2}), calendar("other", store.Span{From: 1, To: 2}))
-	w.put("s", time.Minute, allow, func(sc *store.Schedule) {
-		sc.Trigger.Kind, sc.Trigger.Except = store.TriggerCron, []store.Exclusion{{Calendar: "holidays"}, {Calendar: "other"}}
-	})
-	return w
-}
-
-func calendar(name string, spans ...store.Span) store.Command {
-	return store.Command{Kind: store.KindPutCalendar, Calendar: &store.PutCalendar{
-		Calendar: store.Calendar{Name: name, Except: []store.Exclusion{{Spans: spans}}},
-	}}
-}
-
-// without is a rule less what spans hold, To not included.
-type without struct {
-	every
-	spans []store.Span
-}
-
-func (r without) Next(after int64) int64 {
-	for {
-		next := r.every.Next(after)
-		at := slices.IndexFunc(r.spans, func(s store.Span) bool { return s.From <= next && next < s.To })
-		if at < 0 {
-			return next
-		}
-		after = r.spans[at].To - 1
-	}
-}
-
-func (r without) Last(armed, at int64) int64 {
-	for next := r.Next(armed); next <= at; next = r.Next(armed) {
-		armed = next
-	}
-	return armed
 }
 
 func TestDispatcher_CatchUp(t *testing.T) {

@@ -14,6 +14,26 @@ import (
 // election or a restart is not a missed tick.
 const missedAfter = int64(10 * time.Second)
 
+// decision says what becomes of the armed tick of sc and all after it up to now, as verdict
+// does, if it is one that is to be decided: not if it fell away, or had its outcome before,
+// because the wall clock was set back and a change of the trigger has armed it again. Then
+// it gives way to the next one; t is nil if that is still to come.
+func decision(rule Rule, sc *store.Schedule, now int64, fell bool) (t *store.TickCommand, next int64) {
+	if _, done := sc.DecidedAt(sc.Next); done || fell {
+		next = nextUndecided(rule, sc, sc.Next)
+		if next == 0 || next > now {
+			return nil, next
+		}
+		from := *sc
+		from.Next = next
+		t = verdict(rule, &from, now)
+		t.Armed = sc.Next
+		return t, t.Next
+	}
+	t = verdict(rule, sc, now)
+	return t, t.Next
+}
+
 // verdict says what becomes of the armed tick of sc and all after it up to now, on the
 // trigger's clock. The run has no ID yet. The overlap policy has its say when the state
 // applies it.

@@ -98,7 +98,7 @@ var mutants = []struct {
 	}},
 	{"a calendar that is changed moves no tick", lone, []patch{
 		{"internal/dispatch/ticks.go", `d.recount = append(d.recount, sc.Number)`, `_ = sc`},
-		{"internal/dispatch/ticks.go", `done || p.fellAway(rule, sc) {`, `done {`},
+		{"internal/dispatch/verdict.go", `done || fell {`, `done {`},
 	}},
 	{"a rollback takes the version after", lone, []patch{
 		{"versions.go", `return int(v.Version) == version })`, `return int(v.Version) == version+1 })`},

@@ -107,6 +107,7 @@ func (g *Generator) tick(s *store.State) store.Command {
 	}
 	if sc := s.Schedule(t.Schedule); sc != nil && sc.Next != 0 {
 		g.decide(t, sc)
+		t.Calendars = s.CalendarsOf(sc)
 	}
 	switch g.rng.IntN(40) {
 	case 0:
@@ -223,7 +224,7 @@ func (g *Generator) rearm(s *store.State) store.Command {
 			continue
 		}
 		m.Ticks = append(m.Ticks, store.RearmTick{
-			Schedule: id, Version: sc.Version, Armed: sc.Next, Next: after(sc, g.wall),
+			Schedule: id, Version: sc.Version, Armed: sc.Next, Next: after(sc, g.wall), Calendars: s.CalendarsOf(sc),
 		})
 	}
 	return store.Command{Kind: store.KindRearm, Rearm: m}
