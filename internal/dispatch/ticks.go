@@ -372,15 +372,19 @@ func (d *Dispatcher) fellAway(st *store.State, sc *store.Schedule) bool {
 	if st.CalendarsOf(sc) == 0 {
 		return false
 	}
+	asks := d.asks(sc)
+	if !asks {
+		if rule, err := d.rule(st, sc); err != nil || rule.Next(sc.Next-1) == sc.Next {
+			return false
+		}
+	}
 	then := *sc
 	then.Trigger.Except = slices.DeleteFunc(slices.Clone(sc.Trigger.Except), func(x store.Exclusion) bool {
 		c := st.Calendar(x.Calendar)
 		return c != nil && c.Changed >= sc.Next
 	})
-	if d.asks(sc) { // its calendars tell
+	if asks { // its calendars tell
 		then.Trigger.Kind, then.Trigger.Times = store.TriggerTimes, []int64{sc.Next}
-	} else if rule, err := d.rule(st, sc); err != nil || rule.Next(sc.Next-1) == sc.Next {
-		return false
 	}
 	before, err := d.cfg.Compile(st, &then)
 	return err == nil && before.Next(sc.Next-1) != sc.Next
