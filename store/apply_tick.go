@@ -7,7 +7,7 @@ func (s *State) applyTick(t *TickCommand) Result {
 		return Result{Code: CodeNotFound, Text: t.Schedule}
 	case old.Paused:
 		return Result{Code: CodePaused, Text: t.Schedule}
-	case t.Version != old.Version || t.Armed != old.Next || old.Next == 0, t.Calendars != s.CalendarsOf(old):
+	case t.Version != old.Version || t.Armed != old.Next || old.Next == 0 || t.Calendars != s.CalendarsOf(old):
 		return Result{Code: CodeConflict, Text: t.Schedule}
 	case !t.ordered(old):
 		return Result{Code: CodeInvalid, Text: t.Schedule}
