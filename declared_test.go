@@ -206,9 +206,10 @@ func TestWithSchedule_ATrialEndsWithItsDeclaration(t *testing.T) {
 func TestWithSchedule_MadeAgainByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		opts := []scheduler.Option{scheduler.WithDataDir(t.TempDir()), scheduler.WithTasks("echo"),
-			scheduler.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
-			scheduler.WithSchedule("s", scheduler.Every(time.Hour), echo.With(""))}
+		opts := []scheduler.Option{
+			scheduler.WithDataDir(t.TempDir()), scheduler.WithTasks("echo"), scheduler.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
+			scheduler.WithSchedule("s", scheduler.Every(time.Hour), echo.With("")),
+		}
 		s := start(t, opts...)
 		if err := s.DeleteSchedule(t.Context(), "s"); err != nil {
 			t.Fatal(err)
@@ -258,8 +259,10 @@ func TestCustom_IsNotAskedForADeclarationThatCountsNoMore(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "schedules.yaml")
 		const custom = "schedules:\n  - {id: f, custom: {name: moody}, task: echo}\n"
 		write(t, path, custom)
-		opts := []scheduler.Option{scheduler.WithDataDir(t.TempDir()), scheduler.WithTasks("echo"), m.trigger("moody"),
-			scheduler.WithScheduleFile(path), scheduler.WithSchedule("s", scheduler.Custom("moody", nil), echo.With(""))}
+		opts := []scheduler.Option{
+			scheduler.WithDataDir(t.TempDir()), scheduler.WithTasks("echo"), m.trigger("moody"),
+			scheduler.WithScheduleFile(path), scheduler.WithSchedule("s", scheduler.Custom("moody", nil), echo.With("")),
+		}
 		s := start(t, opts...)
 		for _, id := range []string{"s", "f"} {
 			mustSchedule(t, s, id, scheduler.Cron("@daily"))
