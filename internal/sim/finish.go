@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math"
 	"time"
 
@@ -61,7 +62,7 @@ func (w *world) rest(ctx context.Context, l *life) {
 		if err == nil && !sc.Paused {
 			err = l.s.PauseSchedule(within, sc.ID)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, scheduler.ErrNotFound) { // a client may have let it be deleted before it went
 			w.rec.wrong(l.node.id, "pause schedule: %v", err)
 		}
 	}
