@@ -161,7 +161,7 @@ func TestSim_leaders_fall_one_after_the_other(t *testing.T) {
 	minutes := time.Duration(envInt(t, "ESCAPEMENT_SIM_MINUTES", 1))
 	for _, seed := range seeds(t, 1) {
 		r := simulate(t, fallingLeaders(seed, minutes*time.Minute))
-		if want := 10 * int(minutes); r.Leaders < want {
+		if want := 5 * int(minutes); r.Leaders < want {
 			t.Errorf("changes of leader: got %d, want at least %d", r.Leaders, want)
 		}
 	}
