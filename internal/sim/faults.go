@@ -110,9 +110,8 @@ func (o Options) blows() (all []blow) {
 // faulty time is over.
 func (w *world) strike(ctx context.Context) {
 	type cure struct {
-		at   time.Time
-		node *node
-		do   func()
+		at time.Time
+		do func()
 	}
 	var cures []cure
 	began := time.Now()
@@ -136,18 +135,21 @@ func (w *world) strike(ctx context.Context) {
 		w.struck[b.fault]++
 		w.rec.say(n.id, "--- %s for %v (%v)", b.fault, b.lasts.Round(time.Millisecond), b.amount)
 		do, ill := w.hit(ctx, n, b)
-		n.ill = ill
-		cures = append(cures, cure{time.Now().Add(b.lasts), n, func() {
+		if ill {
+			n.ills++
+		}
+		cures = append(cures, cure{time.Now().Add(b.lasts), func() {
 			w.rec.say(n.id, "--- %s ends", b.fault)
 			do()
-			n.ill = false
+			if ill { // others of its faults may last
+				n.ills--
+			}
 		}})
 		sort.SliceStable(cures, func(i, j int) bool { return cures[i].at.Before(cures[j].at) })
 	}
 	healUntil(began.Add(w.o.Faulty))
 	for _, c := range cures {
 		c.do()
-		c.node.ill = false
 	}
 }
 
@@ -292,7 +294,7 @@ func (w *world) heal(ctx context.Context) {
 	for _, n := range w.nodes {
 		n.disk.Heal()
 		n.clock.Correct()
-		n.ill = false
+		n.ills = 0
 		if n.live == nil {
 			w.start(ctx, n)
 		} else {

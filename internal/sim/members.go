@@ -65,11 +65,11 @@ func (w *world) remove(ctx context.Context, by, n *node) {
 // sick reports whether a node does not count for a majority: something about it
 // fails, or it has not been let in again as one that votes.
 func (w *world) sick(n *node) bool {
-	if n.returns && !n.ill && w.votes(n) {
+	if n.returns && n.ills == 0 && w.votes(n) {
 		n.returns = false
 		w.joins++
 	}
-	return n.ill || n.returns
+	return n.ills > 0 || n.returns
 }
 
 // votes reports whether a node has started, and votes, by the leader's word.

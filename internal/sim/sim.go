@@ -232,7 +232,7 @@ type node struct {
 	lives int
 	mu    sync.Mutex // held by the driver to set live, and by others to read it
 	live  *life      // nil while it is down
-	ill   bool       // something about it fails, so that it may not count for a majority
+	ills  int        // of its faults that last, those with which it may not count for a majority
 
 	returns bool // it was taken out, or its disk was, and it does not vote again yet
 	joins   bool // it comes back by Life.Join
