@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime/pprof"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
