@@ -1,8 +1,10 @@
 package scheduler_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -139,7 +141,11 @@ func TestExcept(t *testing.T) {
 		mustSchedule(t, s, "window", scheduler.Cron("0 */12 * * *", scheduler.Except(
 			scheduler.BlackoutWindow("0 22 * * *", 4*time.Hour), scheduler.Blackout(epoch.Add(12*time.Hour), epoch.Add(13*time.Hour)))))
 		time.Sleep(4*24*time.Hour - time.Hour)
-		wantLines(t, "starts", notes.take(), "days 01 12", "window 02 12", "window 03 12", "days 04 12", "window 04 12")
+		got := notes.take()
+		slices.SortStableFunc(got, func(a, b string) int { // those of one time start in any order
+			return cmp.Or(strings.Compare(a[len(a)-len("02 15"):], b[len(b)-len("02 15"):]), strings.Compare(a, b))
+		})
+		wantLines(t, "starts", got, "days 01 12", "window 02 12", "window 03 12", "days 04 12", "window 04 12")
 	})
 	for what, c := range map[string]scheduler.Calendar{
 		"zero": {}, "no days": scheduler.Days(), "no day": scheduler.Days("2000-13-01"), "no length": scheduler.BlackoutWindow("0 0 * * *", 0),

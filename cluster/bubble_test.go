@@ -231,6 +231,42 @@ func TestBubble_many_join_at_once(t *testing.T) {
 	}, "a")
 }
 
+// Who takes one node's folder away once another one votes must not do so before that
+// is committed: with the first one gone it never would be.
+func TestBubble_a_node_is_called_a_voter_once_that_is_committed(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *world) {
+		t.Helper()
+		for _, p := range c.peers {
+			for _, q := range c.peers {
+				c.net.SetPath(p.ID, q.ID, sim.Path{Latency: 20 * time.Millisecond})
+			}
+		}
+		c.start("n", cluster.Config{Join: []string{"a:1", "b:1", "c:1"}})
+		for said := 0; said < len(c.nodes) && t.Context().Err() == nil; time.Sleep(time.Millisecond) {
+			wrote := 0
+			said = 0
+			for _, node := range c.nodes {
+				if node.Members() == nil {
+					continue // it has not joined yet
+				}
+				for _, s := range node.Raft().GetConfiguration().Configuration().Servers {
+					if s.ID == "n" && s.Suffrage == raft.Voter {
+						wrote++
+					}
+				}
+				for _, m := range node.Members() {
+					if m.ID == "n" && m.Voter {
+						said++
+					}
+				}
+			}
+			if said > 0 && wrote < 3 {
+				t.Fatalf("%d nodes call it a voter when it is one in the logs of %d of four", said, wrote)
+			}
+		}
+	}, "a", "b", "c")
+}
+
 // It calls no election, so nobody hears of it before it asks.
 func TestBubble_an_observer_comes_back_at_another_address(t *testing.T) {
 	dir := t.TempDir()

@@ -60,7 +60,7 @@ func (m *members) recent(id string) (peerStatus, bool) {
 type Member struct {
 	ID       string
 	Address  string // "" if unknown
-	Voter    bool   // false while it catches up, and for an observer
+	Voter    bool   // for sure: false while it catches up, and for an observer
 	Observer bool
 	Leader   bool
 
@@ -80,9 +80,10 @@ func (n *Node) Members() []Member {
 	}
 	leader, _ := n.leader()
 	meta := n.meta()
+	voters := n.voters()
 	var list []Member
 	for _, s := range inst.raft.GetConfiguration().Configuration().Servers {
-		m := Member{ID: string(s.ID), Voter: s.Suffrage == raft.Voter, Leader: string(s.ID) == leader, Contact: -1}
+		m := Member{ID: string(s.ID), Voter: s.Suffrage == raft.Voter && voters[string(s.ID)], Leader: string(s.ID) == leader, Contact: -1}
 		rec, _ := meta.Node(m.ID)
 		m.Observer = rec.Observer
 		if n.links != nil && m.ID == n.cfg.ID {
@@ -101,6 +102,24 @@ func (n *Node) Members() []Member {
 	}
 	slices.SortFunc(list, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
 	return list
+}
+
+// voters returns who votes by what is committed and applied here. Raft tells of what it
+// has in its log: who goes by that takes one node away before the next one counts.
+func (n *Node) voters() map[string]bool {
+	n.mu.RLock()
+	stored := n.configuration
+	n.mu.RUnlock()
+	voters := make(map[string]bool)
+	if len(stored) == 0 {
+		return voters
+	}
+	if _, members, err := decodeConfiguration(stored); err == nil { // we have encoded or read it
+		for _, s := range members.Servers {
+			voters[string(s.ID)] = s.Suffrage == raft.Voter
+		}
+	}
+	return voters
 }
 
 // Remove takes a node out of the cluster for good, dead or alive. Its leases end.
