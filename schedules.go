@@ -275,8 +275,7 @@ func (s *Scheduler) put(ctx context.Context, p *store.PutSchedule, patience time
 func (s *Scheduler) putCustom(ctx context.Context, p *store.PutSchedule, patience time.Duration) error {
 	var old *store.Schedule
 	s.node.View(func(st *store.State) { old, p.Calendars = st.Schedule(p.Schedule.ID), st.CalendarsOf(&p.Schedule) })
-	again := old != nil && p.Declared != 0 && p.Declared == old.Declared
-	if again || p.Canary == nil && old != nil && store.KeepsTick(old, &p.Schedule) {
+	if p.Again(old) || p.Canary == nil && old != nil && store.KeepsTick(old, &p.Schedule) {
 		same := *p
 		same.Keep = true
 		err := s.call(ctx, store.Command{Kind: store.KindPutSchedule, Schedule: &same})

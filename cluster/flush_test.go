@@ -34,6 +34,16 @@ func (s *faultyStorage) onCommit(hook func(f *store.Flush, commit func() error) 
 	s.commit.Store(&hook)
 }
 
+// hang has commits wait until release is closed.
+func (s *faultyStorage) hang() (release chan struct{}) {
+	release = make(chan struct{})
+	s.onCommit(func(_ *store.Flush, commit func() error) error {
+		<-release
+		return commit()
+	})
+	return release
+}
+
 func newFaultyStorage() *faultyStorage {
 	return &faultyStorage{Storage: memstore.New(memstore.Options{})}
 }
@@ -91,11 +101,7 @@ func TestNode_a_flush_heeds_its_context(t *testing.T) {
 		if err := n.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		release := make(chan struct{})
-		s.onCommit(func(_ *store.Flush, commit func() error) error {
-			<-release
-			return commit()
-		})
+		release := s.hang()
 		if _, err := n.Propose(t.Context(), enqueue(1, 10)); err != nil {
 			t.Fatal(err)
 		}
@@ -180,11 +186,7 @@ func TestNode_holds_back_calls_while_storage_lags(t *testing.T) {
 		if err := n.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		release := make(chan struct{})
-		s.onCommit(func(_ *store.Flush, commit func() error) error {
-			<-release
-			return commit()
-		})
+		release := s.hang()
 		for i := 0; n.Status().Unflushed < 50; i++ {
 			if _, err := n.Propose(t.Context(), enqueue(i, 10)); err != nil {
 				t.Fatal(err)

@@ -46,7 +46,7 @@ type guard struct {
 var errPoisoned = errors.New("cluster: log is latched after a failed write")
 
 // errTail ends an instance whose raft counts entries that are gone.
-var errTail = errors.New("cluster: a copy has taken the place of a longer log")
+var errTail = errors.New("cluster: a copy has taken the place of a log as long or longer")
 
 func newGuard(inner LogStore, keep int64) (*guard, error) {
 	first, err := inner.FirstIndex()

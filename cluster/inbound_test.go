@@ -113,6 +113,17 @@ func (f *follower) end() uint64 {
 	return last
 }
 
+// farther returns a copy, and the digest of its state, of a node that has 40 runs.
+func farther(t *testing.T) (meta *raft.SnapshotMeta, body []byte, sum uint64) {
+	t.Helper()
+	played(t, cluster.LogSegments, 40, func(t *testing.T, f *follower) {
+		t.Helper()
+		meta, body = snapshot(t, f.Node)
+		sum = digest(f.Node)
+	})
+	return meta, body, sum
+}
+
 // snapshot returns a copy of what n has flushed.
 func snapshot(t *testing.T, n *cluster.Node) (*raft.SnapshotMeta, []byte) {
 	t.Helper()
@@ -208,12 +219,7 @@ func TestNode_commits_no_more_than_a_message_vouches_for(t *testing.T) {
 // Of the copy's own entry raft knows nothing once others come after it. It would
 // refuse for ever what a leader sends who has to go back that far.
 func TestNode_takes_entries_that_go_on_from_its_copy(t *testing.T) {
-	var meta *raft.SnapshotMeta
-	var body []byte
-	played(t, cluster.LogSegments, 40, func(t *testing.T, f *follower) {
-		t.Helper()
-		meta, body = snapshot(t, f.Node)
-	})
+	meta, body, _ := farther(t)
 	played(t, cluster.LogSegments, 1, func(t *testing.T, f *follower) {
 		t.Helper()
 		f.term += 10
@@ -324,12 +330,7 @@ func TestNode_a_copy_takes_the_place_of_a_longer_log(t *testing.T) {
 
 // The log may be out of reach when raft is to begin anew.
 func TestNode_tells_if_raft_cannot_begin_anew(t *testing.T) {
-	var meta *raft.SnapshotMeta
-	var body []byte
-	played(t, cluster.LogSegments, 40, func(t *testing.T, f *follower) {
-		t.Helper()
-		meta, body = snapshot(t, f.Node)
-	})
+	meta, body, _ := farther(t)
 	log, broken := cluster.NewMemLog(), new(atomic.Bool)
 	cfg := cluster.Setup{ID: "one", Storage: keep{memstore.New(memstore.Options{})}, OpenLog: func() (cluster.LogStore, error) {
 		if broken.Load() {
@@ -387,14 +388,7 @@ func replaced(t *testing.T, beyond int, replace func(t *testing.T, f *follower, 
 	t.Helper()
 	for name, kind := range map[string]cluster.LogKind{"segments": cluster.LogSegments, "bolt": cluster.LogBolt} {
 		t.Run(name, func(t *testing.T) {
-			var meta *raft.SnapshotMeta
-			var body []byte
-			var want uint64
-			played(t, kind, 40, func(t *testing.T, f *follower) {
-				t.Helper()
-				meta, body = snapshot(t, f.Node)
-				want = digest(f.Node)
-			})
+			meta, body, want := farther(t)
 			played(t, kind, 10, func(t *testing.T, f *follower) {
 				t.Helper()
 				last := f.end()

@@ -45,7 +45,7 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 		if old.App == n.App && n.Gen < old.Gen {
 			return Result{N: old.Version}
 		}
-		if again := p.Declared != 0 && p.Declared == old.Declared; again || SameDefinition(old, &n) {
+		if p.Again(old) || SameDefinition(old, &n) {
 			s.declared(old, &n)
 			return Result{N: old.Version}
 		}
@@ -64,6 +64,12 @@ func (s *State) applyPutSchedule(p *PutSchedule) Result {
 	s.set(&n)
 	s.emit(Event{Kind: EventScheduleSet, Schedule: &n})
 	return Result{N: n.Version}
+}
+
+// Again reports whether the last declaration of a schedule, nil if there is none, is made
+// once more.
+func (p *PutSchedule) Again(old *Schedule) bool {
+	return old != nil && p.Declared != 0 && p.Declared == old.Declared
 }
 
 // KeepsTick reports whether a schedule that is changed to a definition keeps the tick

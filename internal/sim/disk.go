@@ -350,10 +350,6 @@ func (l *diskLog) read(look func(m *image)) error {
 	return nil
 }
 
-// IsMonotonic implements [raft.MonotonicLogStore]: it has no gaps, like the log of
-// segments.
-func (l *diskLog) IsMonotonic() bool { return true }
-
 // FirstIndex implements [raft.LogStore].
 func (l *diskLog) FirstIndex() (first uint64, err error) {
 	err = l.read(func(m *image) {
