@@ -295,7 +295,8 @@ func TestSeveral_calls_near_the_limit_are_forwarded(t *testing.T) {
 	}
 	for _, p := range c.peers {
 		c.dirs[p.ID] = t.TempDir()
-		slow := &cluster.Config{Bind: p.Address, Peers: c.peers, Heartbeat: time.Second, Election: time.Second, Lease: time.Second}
+		const late = 3 * time.Second // under the race detector an entry of this size holds a node up for more than one
+		slow := &cluster.Config{Bind: p.Address, Peers: c.peers, Heartbeat: late, Election: late, Lease: late}
 		c.nodes[p.ID] = start(t, cluster.Setup{ID: p.ID, Dir: c.dirs[p.ID], Cluster: slow})
 	}
 	c.ready("a", "b", "c")
